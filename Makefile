@@ -1,0 +1,58 @@
+# Short names for the usual commands; CMakePresets.json and scripts/ do the work.
+#
+#   make test PRESET=debug
+#   make test CMAKE_ARGS=-DTorch_DIR=<directory of TorchConfig.cmake>
+
+PRESET ?= release
+CMAKE_ARGS ?=
+# Compiling against LibTorch takes much memory, so no more jobs than cores.
+JOBS ?= $(shell nproc)
+BUILD := build/$(PRESET)
+
+.PHONY: help demo test bench format lint clean configure
+
+help:
+	@echo "make demo     train on Fashion-MNIST and compare the optimizers"
+	@echo "make test     build everything and run the tests"
+	@echo "make bench    build and run the benchmarks"
+	@echo "make format   rewrite the sources with clang-format"
+	@echo "make lint     check them with clang-format and clang-tidy"
+	@echo "make clean    remove build/"
+	@echo
+	@echo "PRESET=$(PRESET) (or debug, asan, tsan), CMAKE_ARGS=, JOBS=$(JOBS)"
+
+demo:
+	@scripts/bootstrap.sh --demo
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) --target fashion_mnist -j $(JOBS)
+	@$(BUILD)/examples/fashion_mnist
+
+test:
+	@scripts/bootstrap.sh
+	@$(MAKE) --no-print-directory configure
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@ctest --preset $(PRESET)
+
+bench:
+	@scripts/bootstrap.sh
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS)
+	@scripts/bench.sh $(BUILD)
+
+format:
+	@scripts/bootstrap.sh --lint
+	@scripts/lint.sh --fix-format
+
+lint:
+	@scripts/bootstrap.sh --lint
+	@scripts/lint.sh
+
+clean:
+	rm -rf build
+
+# CMake says much; what matters is the LibTorch that it chose, or else everything.
+configure:
+	@mkdir -p build
+	@cmake --preset $(PRESET) $(CMAKE_ARGS) >build/configure-$(PRESET).log 2>&1 \
+	  || { cat build/configure-$(PRESET).log; exit 1; }
+	@grep "^-- LibTorch" build/configure-$(PRESET).log

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <adaact/adaact.h>
+
+#include "models.h"
+
+namespace adaact::bench {
+
+/// A model, an optimizer and one batch of 128 images: everything a training step needs.
+class TrainingStep {
+ public:
+  TrainingStep(const std::string& model_name, const std::string& optimizer_name)
+      : images_(torch::randn({kBatch, 3, 32, 32})), labels_(torch::randint(0, 10, {kBatch})) {
+    if (model_name == "lenet5") {
+      use_model(LeNet5());
+    } else if (model_name == "resnet20") {
+      use_model(ResNet20());
+    } else {
+      TORCH_CHECK(false, "no model '", model_name, "'; there are: lenet5, resnet20");
+    }
+    // Settings of the paper's CIFAR table.
+    if (optimizer_name == "sgd") {
+      optimizer_ = std::make_unique<torch::optim::SGD>(
+          module_->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+    } else if (optimizer_name == "adam") {
+      optimizer_ = std::make_unique<torch::optim::Adam>(
+          module_->parameters(), torch::optim::AdamOptions(1e-3).weight_decay(5e-4));
+    } else if (optimizer_name == "adaact") {
+      optimizer_ = std::make_unique<AdaAct>(*module_, AdaActOptions(0.1).weight_decay(2e-3));
+    } else {
+      TORCH_CHECK(false, "no optimizer '", optimizer_name, "'; there are: sgd, adam, adaact");
+    }
+  }
+
+  void run() {
+    optimizer_->zero_grad();
+    torch::nll_loss(torch::log_softmax(forward_(images_), 1), labels_).backward();
+    optimizer_->step();
+  }
+
+ private:
+  static constexpr int64_t kBatch = 128;
+
+  template <typename Model>
+  void use_model(Model model) {
+    module_ = model.ptr();
+    forward_ = [model](const torch::Tensor& x) mutable { return model->forward(x); };
+  }
+
+  torch::Tensor images_;
+  torch::Tensor labels_;
+  std::shared_ptr<torch::nn::Module> module_;
+  std::function<torch::Tensor(const torch::Tensor&)> forward_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+}  // namespace adaact::bench

@@ -1,0 +1,49 @@
+# Flags of every target in this project, and the precompiled header they share.
+#
+# GCC takes a precompiled header only in a compilation with the same flags as its own. So flags are
+# set here, for the directory and all below it, and not target by target.
+
+# at::RecordFunction has one member more without NDEBUG, and its inputs() then asserts on it. LibTorch
+# binaries are built with NDEBUG, so without it our idea of the class would not be the library's.
+add_compile_definitions(NDEBUG)
+
+# Not CMAKE_POSITION_INDEPENDENT_CODE: that compiles libraries with -fPIC but executables with -fPIE,
+# and the two could not share a precompiled header.
+add_compile_options(
+  $<$<COMPILE_LANGUAGE:CXX>:-fPIC>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
+
+# LibTorch's headers give no warnings: imported targets are included with -isystem. -Wpedantic is
+# not for nvcc, whose generated host code it would complain about.
+add_compile_options(
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>"
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+if(ADAACT_WARNINGS_AS_ERRORS)
+  add_compile_options(
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Werror;-Werror=all-warnings>")
+endif()
+
+if(ADAACT_PRECOMPILED_HEADER)
+  if(ADAACT_USES_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Keeps the mention of the precompiled header in the preprocessed text that ccache hashes.
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
+
+  # Owns the header, so that no target has to be built before another only to get at it.
+  add_library(adaact_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")
+  target_link_libraries(adaact_pch PRIVATE torch)
+  if(ADAACT_WITH_CUDA)
+    target_compile_definitions(adaact_pch PRIVATE ADAACT_WITH_CUDA)
+  endif()
+  # The language condition keeps the header away from .cu files, which nvcc could not read it in.
+  target_precompile_headers(adaact_pch PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:<torch/torch.h$<ANGLE-R>>"
+    "$<$<COMPILE_LANGUAGE:CXX>:<torch/script.h$<ANGLE-R>>")
+endif()
+
+function(adaact_use_precompiled_header target)
+  if(ADAACT_PRECOMPILED_HEADER)
+    target_precompile_headers(${target} REUSE_FROM adaact_pch)
+  endif()
+endfunction()

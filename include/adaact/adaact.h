@@ -1,0 +1,12 @@
+#pragma once
+
+// Everything a program that uses the library needs.
+
+#include <adaact/io/safetensors.h>
+#include <adaact/moments/moments.h>
+#include <adaact/observe/layer_map.h>
+#include <adaact/observe/observer.h>
+#include <adaact/optim/adaact.h>
+#include <adaact/optim/named_state.h>
+#include <adaact/optim/non_finite.h>
+#include <adaact/optim/param_groups.h>

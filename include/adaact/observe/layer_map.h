@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+namespace adaact {
+
+/// What a module that owns parameters is. Only the first three have an input whose second moment
+/// can scale their weight's update.
+enum class LayerKind : std::uint8_t {
+  Linear,
+  Convolution,
+  PackedProjection,  // torch::nn::MultiheadAttention's own weights
+  TransposedConvolution,
+  Recurrent,
+  Normalization,
+  Embedding,
+  Other,  // a user's module, or nothing known: recognised when it is first used
+};
+
+/// A module that owns parameters directly.
+struct Layer {
+  std::string name;  // "encoder.fc1"; empty for the root
+  LayerKind kind = LayerKind::Other;
+  std::weak_ptr<torch::nn::Module>
+      module;                           // empty where unknown (TorchScript, a root on the stack)
+  std::vector<std::size_t> parameters;  // indices into LayerMap::parameters()
+};
+
+struct NamedParameter {
+  static constexpr std::size_t kNoLayer = SIZE_MAX;
+
+  std::string name;  // "encoder.fc1.weight"
+  torch::Tensor tensor;
+  std::size_t layer = kNoLayer;     // index into LayerMap::layers()
+  bool is_layer_weight = false;     // a weight that must show up as one once its layer is used
+  std::vector<std::size_t> biases;  // for a weight: parameters that are its bias, by name
+};
+
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+/// The named parameters of a torch::jit::Module (or anything with the same interface).
+template <typename ScriptModule>
+NamedTensors script_parameters(const ScriptModule& module) {
+  NamedTensors named;
+  for (const auto& parameter : module.named_parameters()) {
+    named.emplace_back(parameter.name, parameter.value);
+  }
+  return named;
+}
+
+/// The parameters of a model under their names, and the layers they belong to. Walks the model once
+/// and changes nothing in it. A parameter reached under two names keeps the first.
+class LayerMap {
+ public:
+  explicit LayerMap(torch::nn::Module& module);
+  /// For what is no torch::nn::Module: layers are told apart by name ("fc.weight", "fc.bias").
+  explicit LayerMap(const NamedTensors& named_parameters);
+
+  const std::vector<Layer>& layers() const noexcept { return layers_; }
+  const std::vector<NamedParameter>& parameters() const noexcept { return parameters_; }
+
+  /// Index of a parameter by identity; kNotFound where it is none of this model's.
+  static constexpr std::size_t kNotFound = SIZE_MAX;
+  std::size_t find(const torch::Tensor& parameter) const;
+
+ private:
+  void add(const std::string& layer_name, const std::string& parameter_name,
+           const torch::Tensor& tensor, std::size_t layer);
+  void pair_biases();
+
+  std::vector<Layer> layers_;
+  std::vector<NamedParameter> parameters_;
+};
+
+}  // namespace adaact

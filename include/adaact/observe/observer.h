@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <adaact/observe/geometry.h>
+#include <adaact/observe/layer_map.h>
+#include <torch/types.h>
+
+namespace adaact {
+
+/// One use of a weight as a layer's weight: rows [row_begin, row_end) of parameter `weight` were
+/// multiplied by an input with this geometry. The rows are all of them but for packed projections.
+struct LayerUse {
+  std::size_t weight = 0;  // index into LayerMap::parameters()
+  std::int64_t row_begin = 0;
+  std::int64_t row_end = 0;
+  Geometry geometry;
+  std::size_t bias = LayerMap::kNotFound;  // the operator's bias argument, where it is a parameter
+};
+
+/// Receives what flows through the layers of one model. Calls come from the threads that run the
+/// forward and backward passes; an exception is kept and thrown by Observer::rethrow_failure().
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void on_input(const LayerUse& use, const torch::Tensor& input) = 0;
+  /// Asked once per use; answer true to have on_output_gradient called in the backward pass.
+  virtual bool wants_output_gradient(const LayerUse& /*use*/) const { return false; }
+  virtual void on_output_gradient(const LayerUse& /*use*/, const torch::Tensor& /*gradient*/) {}
+};
+
+/// Observation stops while one of these lives.
+class ObservationPause {
+ public:
+  explicit ObservationPause(std::shared_ptr<std::atomic<int>> holders);
+  ~ObservationPause();
+  ObservationPause(ObservationPause&&) noexcept = default;
+  ObservationPause(const ObservationPause&) = delete;
+  ObservationPause& operator=(const ObservationPause&) = delete;
+  ObservationPause& operator=(ObservationPause&&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<int>> holders_;
+};
+
+/// Watches dispatched operators and tells its listener each time a weight of the map is used as a
+/// layer's weight while gradients are recorded and its module (where known) is in training mode.
+///
+/// The model is not touched. All observers of a process share one at::RecordFunction callback that
+/// is installed with the first and never removed, because LibTorch allows neither while operators
+/// run on another thread. Throws where this build of LibTorch does not show operators to observers.
+class Observer {
+ public:
+  Observer(LayerMap map, std::shared_ptr<Listener> listener);
+  ~Observer();
+  Observer(Observer&&) noexcept;
+  Observer& operator=(Observer&&) noexcept;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  const LayerMap& map() const noexcept;
+
+  /// Tells the listener about an input that the dispatcher does not show (a custom kernel).
+  /// The same conditions hold: nothing happens without gradients, in evaluation mode or in a pause.
+  void observe(const torch::Tensor& weight, const torch::Tensor& input, const Geometry& geometry);
+
+  [[nodiscard]] ObservationPause pause() const;
+
+  /// Throws the first exception a listener threw since the last call.
+  void rethrow_failure();
+
+  class Core;
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace adaact

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Installs what a build needs and is not there yet. Says nothing if nothing is missing.
+#
+#   scripts/bootstrap.sh           compiler, build tools, libraries
+#   scripts/bootstrap.sh --lint    also clang-format and clang-tidy
+#   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set
+#
+# With Torch_DIR or CMAKE_PREFIX_PATH in the environment LibTorch is taken to be there already.
+set -euo pipefail
+
+lint=no
+demo=no
+for argument in "$@"; do
+  case $argument in
+    --lint) lint=yes ;;
+    --demo) demo=yes ;;
+    *) echo "usage: scripts/bootstrap.sh [--lint] [--demo]" >&2; exit 2 ;;
+  esac
+done
+
+# A tool that is on the PATH will do, wherever it came from: "command package".
+tools=("c++ g++" "cmake cmake" "ninja ninja-build")
+# Libraries are looked for as packages.
+packages=(nlohmann-json3-dev libgtest-dev libbenchmark-dev zlib1g-dev)
+if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
+  packages+=(libtorch-dev)
+fi
+if [ $lint = yes ]; then
+  tools+=("clang-format clang-format" "clang-tidy clang-tidy")
+fi
+if [ $demo = yes ]; then
+  packages+=(dataset-fashion-mnist)
+fi
+
+missing=()
+for tool in "${tools[@]}"; do
+  read -r command package <<<"$tool"
+  command -v "$command" >/dev/null || missing+=("$package")
+done
+
+if ! command -v apt-get >/dev/null; then
+  # Not Debian: the libraries may be anywhere, and CMake will name those that it does not find.
+  if [ ${#missing[@]} -gt 0 ]; then
+    echo "bootstrap: missing (by their Debian names): ${missing[*]}; please install them" >&2
+    exit 1
+  fi
+  exit 0
+fi
+
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+  if [ "$package" = libtorch-dev ] && [ "$state" != installed ]; then
+    # Only recommended by LibTorch, which would otherwise get the unoptimized reference BLAS.
+    missing+=(libopenblas0)
+  fi
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "bootstrap: missing packages; as root, run: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "bootstrap: installing ${missing[*]}"
+install=(apt-get install -y -qq --no-install-recommends "${missing[@]}")
+# A fresh system has no package lists yet, an old one may have outdated ones.
+if ! "${as_root[@]}" apt-get update -qq ||
+  ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${install[@]}" >/dev/null; then
+  echo "bootstrap: failed; as root, run: apt-get update && apt-get install ${missing[*]}" >&2
+  exit 1
+fi

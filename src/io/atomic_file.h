@@ -1,0 +1,12 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace adaact {
+
+/// Writes beside the file, flushes to the disk and renames over it. Whatever happens on the way, the
+/// path holds either all of the old bytes or all of the new.
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace adaact

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include <adaact/moments/moments.h>
+#include <adaact/observe/observer.h>
+
+namespace adaact {
+
+/// What was observed for some rows of one weight since the last step.
+struct PendingMoment {
+  std::size_t weight = 0;  // index into LayerMap::parameters()
+  std::int64_t row_begin = 0;
+  std::int64_t row_end = 0;
+  Moment moment;                    // (g, …); rows are split evenly among the g groups
+  std::vector<std::size_t> biases;  // parameters that the operators named as bias
+};
+
+/// Adds up what is observed between two steps, so that micro-batches, a layer used twice and
+/// recomputation all give what one large batch would.
+class MomentAccumulator : public Listener {
+ public:
+  using Measure = std::function<Moment(const LayerUse&, const torch::Tensor&)>;
+
+  /// `measure` runs on the thread of the forward pass. It may return an undefined sum for a layer
+  /// that needs to be seen but not measured (a frozen weight with a trained bias).
+  explicit MomentAccumulator(Measure measure) : measure_(std::move(measure)) {}
+
+  void on_input(const LayerUse& use, const torch::Tensor& input) override;
+
+  /// Hands over what has been added up and starts anew.
+  std::vector<PendingMoment> take();
+  void discard() { take(); }
+
+ private:
+  const Measure measure_;
+  std::mutex mutex_;
+  std::vector<PendingMoment> pending_;
+};
+
+}  // namespace adaact

@@ -1,0 +1,125 @@
+#include <adaact/observe/layer_map.h>
+
+#include <algorithm>
+
+#include <torch/nn.h>
+
+namespace adaact {
+namespace {
+
+template <typename... Modules>
+bool is_any(torch::nn::Module& module) {
+  return ((module.as<Modules>() != nullptr) || ...);
+}
+
+LayerKind kind_of(torch::nn::Module& module) {
+  using namespace torch::nn;
+  if (is_any<LinearImpl>(module)) return LayerKind::Linear;
+  if (is_any<Conv1dImpl, Conv2dImpl, Conv3dImpl>(module)) return LayerKind::Convolution;
+  if (is_any<MultiheadAttentionImpl>(module)) return LayerKind::PackedProjection;
+  if (is_any<ConvTranspose1dImpl, ConvTranspose2dImpl, ConvTranspose3dImpl>(module)) {
+    return LayerKind::TransposedConvolution;
+  }
+  if (is_any<RNNImpl, LSTMImpl, GRUImpl, RNNCellImpl, LSTMCellImpl, GRUCellImpl>(module)) {
+    return LayerKind::Recurrent;
+  }
+  if (is_any<BatchNorm1dImpl, BatchNorm2dImpl, BatchNorm3dImpl, InstanceNorm1dImpl,
+             InstanceNorm2dImpl, InstanceNorm3dImpl, LayerNormImpl, GroupNormImpl>(module)) {
+    return LayerKind::Normalization;
+  }
+  if (is_any<EmbeddingImpl, EmbeddingBagImpl>(module)) return LayerKind::Embedding;
+  return LayerKind::Other;
+}
+
+bool is_observable(LayerKind kind) {
+  return kind == LayerKind::Linear || kind == LayerKind::Convolution ||
+         kind == LayerKind::PackedProjection;
+}
+
+bool ends_with(const std::string& text, const std::string& suffix) {
+  return text.size() >= suffix.size() &&
+         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+std::string joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+}  // namespace
+
+LayerMap::LayerMap(torch::nn::Module& module) {
+  // Recursion by hand: Module::named_modules() refuses a root that lives on the stack.
+  auto walk = [this](auto&& self, torch::nn::Module& current, const std::string& name) -> void {
+    const auto own = current.named_parameters(/*recurse=*/false);
+    if (!own.is_empty()) {
+      layers_.push_back({name, kind_of(current), current.weak_from_this(), {}});
+      const std::size_t layer = layers_.size() - 1;
+      for (const auto& parameter : own) {
+        if (parameter.value().defined()) add(name, parameter.key(), parameter.value(), layer);
+      }
+    }
+    for (const auto& child : current.named_children()) {
+      self(self, *child.value(), joined(name, child.key()));
+    }
+  };
+  walk(walk, module, "");
+  pair_biases();
+}
+
+LayerMap::LayerMap(const NamedTensors& named_parameters) {
+  for (const auto& [name, tensor] : named_parameters) {
+    TORCH_CHECK(tensor.defined(), "adaact: parameter '", name, "' is an undefined tensor");
+    const auto dot = name.rfind('.');
+    const std::string layer_name = dot == std::string::npos ? "" : name.substr(0, dot);
+    auto known = std::find_if(layers_.begin(), layers_.end(),
+                              [&](const Layer& layer) { return layer.name == layer_name; });
+    if (known == layers_.end())
+      known = layers_.insert(known, {layer_name, LayerKind::Other, {}, {}});
+    TORCH_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
+                             [&name = name](const auto& other) { return other.name == name; }),
+                "adaact: two parameters are named '", name, "'");
+    add(layer_name, dot == std::string::npos ? name : name.substr(dot + 1), tensor,
+        static_cast<std::size_t>(known - layers_.begin()));
+  }
+  pair_biases();
+}
+
+void LayerMap::add(const std::string& layer_name, const std::string& parameter_name,
+                   const torch::Tensor& tensor, std::size_t layer) {
+  const bool is_layer_weight =
+      is_observable(layers_[layer].kind) && ends_with(parameter_name, "weight");
+  if (const auto known = find(tensor); known != kNotFound) {  // tied: an embedding and its head
+    parameters_[known].is_layer_weight |= is_layer_weight;
+    return;
+  }
+  layers_[layer].parameters.push_back(parameters_.size());
+  parameters_.push_back({joined(layer_name, parameter_name), tensor, layer, is_layer_weight, {}});
+}
+
+void LayerMap::pair_biases() {
+  for (auto& weight : parameters_) {
+    const auto& layer = layers_[weight.layer];
+    const std::string suffix = "weight";
+    if (!ends_with(weight.name, suffix)) continue;
+    for (const auto candidate : layer.parameters) {
+      const auto& bias = parameters_[candidate];
+      // "weight" goes with "bias", "in_proj_weight" with "in_proj_bias"; attention with separate
+      // projections keeps all three biases in one "in_proj_bias".
+      const bool same_stem =
+          bias.name == weight.name.substr(0, weight.name.size() - suffix.size()) + "bias";
+      const bool packed =
+          layer.kind == LayerKind::PackedProjection && ends_with(bias.name, "in_proj_bias");
+      if (bias.tensor.dim() == 1 && (same_stem || packed)) weight.biases.push_back(candidate);
+    }
+  }
+}
+
+std::size_t LayerMap::find(const torch::Tensor& parameter) const {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& known) {
+    return known.tensor.is_same(parameter);
+  });
+  return found == parameters_.end() ? kNotFound
+                                    : static_cast<std::size_t>(found - parameters_.begin());
+}
+
+}  // namespace adaact

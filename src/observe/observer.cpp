@@ -1,0 +1,387 @@
+#include <adaact/observe/observer.h>
+
+#include <cctype>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/torch.h>
+
+#include "observe/operators.h"
+
+namespace adaact {
+namespace {
+
+struct RowRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+/// The rows of `parameter` that `operand` consists of, if it is the parameter or a run of its rows
+/// (transposed, if so asked) and nothing else. Told by strides, so that x · W with a square W is not
+/// taken for x · Wᵀ.
+std::optional<RowRange> rows_of(const torch::Tensor& parameter, const torch::Tensor& operand,
+                                bool transposed) {
+  const auto dims = parameter.dim();
+  if (dims < 2 || operand.dim() != dims || (transposed && dims != 2)) return std::nullopt;
+  if (!parameter.has_storage() || !operand.has_storage() || !operand.is_alias_of(parameter) ||
+      operand.scalar_type() != parameter.scalar_type()) {
+    return std::nullopt;
+  }
+  const auto operand_dim = [&](std::int64_t dim) { return transposed ? dims - 1 - dim : dim; };
+  const auto rows = operand.size(operand_dim(0));
+  for (std::int64_t dim = 0; dim < dims; ++dim) {
+    const auto size = operand.size(operand_dim(dim));
+    if (dim > 0 && size != parameter.size(dim)) return std::nullopt;
+    if (size > 1 && operand.stride(operand_dim(dim)) != parameter.stride(dim)) return std::nullopt;
+  }
+  const auto offset = operand.storage_offset() - parameter.storage_offset();
+  const auto row_stride = parameter.stride(0);
+  if (offset == 0 && rows <= parameter.size(0)) return RowRange{0, rows};
+  if (offset < 0 || row_stride <= 0 || offset % row_stride != 0) return std::nullopt;
+  const auto begin = offset / row_stride;
+  if (begin + rows > parameter.size(0)) return std::nullopt;
+  return RowRange{begin, begin + rows};
+}
+
+/// What a listener does must not be observed, recorded by autograd or cast by autocast.
+struct ListenerScope {
+  at::DisableRecordFunctionGuard no_records;
+  at::NoGradGuard no_grad;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+};
+
+}  // namespace
+
+class Observer::Core {
+ public:
+  Core(LayerMap layer_map, std::shared_ptr<Listener> its_listener)
+      : map(std::move(layer_map)), listener(std::move(its_listener)) {
+    for (std::size_t i = 0; i < map.parameters().size(); ++i) {
+      by_identity_.emplace(map.parameters()[i].tensor.unsafeGetTensorImpl(), i);
+    }
+  }
+
+  /// By the identity of the tensor or of what it is a view of.
+  std::optional<LayerUse> match_identity(const LayerOperator& layer) const {
+    const auto& operand = *layer.weight;
+    const auto* identity =
+        operand.is_view() ? operand._base().unsafeGetTensorImpl() : operand.unsafeGetTensorImpl();
+    const auto found = by_identity_.find(identity);
+    return found == by_identity_.end() ? std::nullopt : use_of(found->second, layer);
+  }
+
+  /// By storage, for weights that arrive detached (TorchScript) or are parts of a flat buffer.
+  std::optional<LayerUse> match_storage(const LayerOperator& layer) const {
+    for (std::size_t i = 0; i < map.parameters().size(); ++i) {
+      if (auto use = use_of(i, layer)) return use;
+    }
+    return std::nullopt;
+  }
+
+  bool is_active(std::size_t parameter) const {
+    if (pauses->load(std::memory_order_relaxed) > 0) return false;
+    const auto module = map.layers()[map.parameters()[parameter].layer].module.lock();
+    return module == nullptr || module->is_training();
+  }
+
+  template <typename Call>
+  void guarded(Call&& call) noexcept {
+    try {
+      ListenerScope scope;
+      call();
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(failure_mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+
+  std::exception_ptr take_failure() {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    return std::exchange(failure_, nullptr);
+  }
+
+  const LayerMap map;
+  const std::shared_ptr<Listener> listener;
+  const std::shared_ptr<std::atomic<int>> pauses = std::make_shared<std::atomic<int>>(0);
+
+ private:
+  std::optional<LayerUse> use_of(std::size_t parameter, const LayerOperator& layer) const {
+    const auto rows =
+        rows_of(map.parameters()[parameter].tensor, *layer.weight, layer.weight_is_transposed);
+    if (!rows) return std::nullopt;
+    LayerUse use;
+    use.weight = parameter;
+    use.row_begin = rows->begin;
+    use.row_end = rows->end;
+    use.bias = layer.bias == nullptr ? LayerMap::kNotFound : find_bias(*layer.bias);
+    return use;
+  }
+
+  std::size_t find_bias(const torch::Tensor& bias) const {
+    const auto found = by_identity_.find(bias.unsafeGetTensorImpl());
+    return found == by_identity_.end() ? LayerMap::kNotFound : found->second;
+  }
+
+  std::unordered_map<const c10::TensorImpl*, std::size_t> by_identity_;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+namespace {
+
+using Cores = std::vector<std::shared_ptr<Observer::Core>>;
+
+/// All observers of the process. Readers take a snapshot, so an observer may come or go while other
+/// threads run operators.
+class Registry {
+ public:
+  static Registry& instance() {
+    static auto* registry = new Registry;  // outlives every thread that may still run operators
+    return *registry;
+  }
+
+  std::shared_ptr<const Cores> snapshot() const { return std::atomic_load(&cores_); }
+  bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
+
+  void add(std::shared_ptr<Observer::Core> core) {
+    change([&](Cores& cores) { cores.push_back(std::move(core)); });
+  }
+
+  void remove(const Observer::Core* core) {
+    change([&](Cores& cores) {
+      for (auto it = cores.begin(); it != cores.end(); ++it) {
+        if (it->get() == core) {
+          cores.erase(it);
+          return;
+        }
+      }
+    });
+  }
+
+ private:
+  template <typename Change>
+  void change(Change&& apply) {
+    const std::lock_guard<std::mutex> lock(writers_);
+    auto next = std::make_shared<Cores>(*std::atomic_load(&cores_));
+    apply(*next);
+    count_.store(next->size(), std::memory_order_relaxed);
+    std::atomic_store(&cores_, std::shared_ptr<const Cores>(std::move(next)));
+  }
+
+  std::mutex writers_;
+  std::shared_ptr<const Cores> cores_ = std::make_shared<const Cores>();
+  std::atomic<std::size_t> count_{0};
+};
+
+/// > 0 inside an operator that was counted already or whose inner operators are no layers.
+thread_local int opaque_depth = 0;
+
+/// Lives as long as its operator runs; holds what is told to the listeners once it has succeeded.
+struct OperatorContext : at::ObserverContext {
+  OperatorContext() { ++opaque_depth; }
+  ~OperatorContext() override { --opaque_depth; }
+  OperatorContext(const OperatorContext&) = delete;
+  OperatorContext& operator=(const OperatorContext&) = delete;
+
+  struct Use {
+    std::shared_ptr<Observer::Core> core;
+    LayerUse use;
+  };
+  std::vector<Use> uses;
+  torch::Tensor input;
+  Geometry geometry;
+  std::exception_ptr geometry_failure;  // counts only if the operator itself finds no fault
+};
+
+/// Nodes that LibTorch generates ("MmBackward0") multiply gradients by weights and are no layers,
+/// even when they are differentiated themselves. A user's own node may run a forward pass, as
+/// checkpointing does, and is looked into.
+bool is_generated_backward_node(std::string_view name) {
+  constexpr std::string_view kSuffix = "Backward";
+  const auto at = name.rfind(kSuffix);
+  if (at == std::string_view::npos || at + kSuffix.size() >= name.size()) return false;
+  for (const char digit : name.substr(at + kSuffix.size())) {
+    if (std::isdigit(static_cast<unsigned char>(digit)) == 0) return false;
+  }
+  return true;
+}
+
+using Match = std::optional<LayerUse> (Observer::Core::*)(const LayerOperator&) const;
+
+std::vector<OperatorContext::Use> find_uses(const Cores& cores, const LayerOperator& layer,
+                                            Match match) {
+  std::vector<OperatorContext::Use> uses;
+  for (const auto& core : cores) {
+    if (auto use = ((*core).*match)(layer)) uses.push_back({core, std::move(*use)});
+  }
+  return uses;
+}
+
+std::unique_ptr<at::ObserverContext> on_layer_operator(const LayerOperator& layer) {
+  const auto cores = Registry::instance().snapshot();
+  auto uses = find_uses(*cores, layer, &Observer::Core::match_identity);
+  if (uses.empty()) uses = find_uses(*cores, layer, &Observer::Core::match_storage);
+  if (uses.empty()) return nullptr;  // an operator further inside may still be one
+
+  auto context = std::make_unique<OperatorContext>();
+  context->input = *layer.input;
+  for (auto& found : uses) {
+    if (found.core->is_active(found.use.weight)) context->uses.push_back(std::move(found));
+  }
+  try {
+    context->geometry = layer.read_geometry(layer);
+  } catch (...) {
+    context->geometry_failure = std::current_exception();
+  }
+  return context;
+}
+
+std::unique_ptr<at::ObserverContext> on_operator_start(const at::RecordFunction& record) {
+  if (opaque_depth > 0 || !at::GradMode::is_enabled() || Registry::instance().empty()) {
+    return nullptr;
+  }
+  if (record.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    if (is_generated_backward_node(record.name())) return std::make_unique<OperatorContext>();
+    return nullptr;
+  }
+  LayerOperator layer;
+  switch (classify_operator(record.name(), record.inputs(), layer)) {
+    case OperatorClass::Layer:
+      return on_layer_operator(layer);
+    case OperatorClass::Opaque:
+      return std::make_unique<OperatorContext>();
+    case OperatorClass::Irrelevant:
+      break;
+  }
+  return nullptr;
+}
+
+void hook_output_gradient(const OperatorContext::Use& observed, const torch::Tensor& output) {
+  std::weak_ptr<Observer::Core> weak_core = observed.core;
+  output.register_hook([weak_core, use = observed.use](const torch::Tensor& gradient) {
+    if (const auto core = weak_core.lock()) {
+      core->guarded([&] { core->listener->on_output_gradient(use, gradient.detach()); });
+    }
+  });
+}
+
+void on_operator_end(const at::RecordFunction& record, at::ObserverContext* context) {
+  auto* layer = static_cast<OperatorContext*>(context);
+  // No outputs: the operator threw, and what went into it is no observation.
+  if (layer == nullptr || layer->uses.empty() || record.outputs().empty()) return;
+  for (auto& observed : layer->uses) {
+    auto& core = *observed.core;
+    core.guarded([&] {
+      if (layer->geometry_failure) std::rethrow_exception(layer->geometry_failure);
+      observed.use.geometry = layer->geometry;
+      core.listener->on_input(observed.use, layer->input.detach());
+      if (!core.listener->wants_output_gradient(observed.use)) return;
+      const auto& output = record.outputs().back().toTensor();
+      if (output.requires_grad()) hook_output_gradient(observed, output);
+    });
+  }
+}
+
+void install_callback() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    at::addGlobalCallback(
+        at::RecordFunctionCallback(&on_operator_start, &on_operator_end)
+            .needsInputs(true)
+            .needsOutputs(true)
+            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  });
+}
+
+class CountingListener : public Listener {
+ public:
+  void on_input(const LayerUse& /*use*/, const torch::Tensor& /*input*/) override { ++count; }
+  std::atomic<int> count{0};
+};
+
+/// Runs two tiny layers past a listener. A build of LibTorch without operator records, or one whose
+/// record layout differs from what this library was compiled for, fails here and not by training
+/// silently as plain SGD.
+void check_that_operators_are_seen() {
+  const auto linear = torch::ones({1, 1}, torch::kFloat).requires_grad_();
+  const auto convolution = torch::ones({1, 1, 1}, torch::kFloat).requires_grad_();
+  auto listener = std::make_shared<CountingListener>();
+  auto core = std::make_shared<Observer::Core>(
+      LayerMap(NamedTensors{{"linear", linear}, {"convolution", convolution}}), listener);
+  Registry::instance().add(core);
+  try {
+    const at::AutoGradMode with_gradients(true);
+    torch::linear(torch::ones({1, 1}), linear);
+    torch::conv1d(torch::ones({1, 1, 1}), convolution);
+  } catch (...) {
+    Registry::instance().remove(core.get());
+    throw;
+  }
+  Registry::instance().remove(core.get());
+  TORCH_CHECK(listener->count == 2,
+              "adaact: this program cannot observe its layers: of 2 test operators ",
+              listener->count.load(),
+              " reached the observer. LibTorch must be built with operator records "
+              "(at::RecordFunction) and they must be enabled on this thread "
+              "(at::enableRecordFunction(true)).");
+}
+
+}  // namespace
+
+ObservationPause::ObservationPause(std::shared_ptr<std::atomic<int>> holders)
+    : holders_(std::move(holders)) {
+  ++*holders_;
+}
+
+ObservationPause::~ObservationPause() {
+  if (holders_) --*holders_;
+}
+
+Observer::Observer(LayerMap map, std::shared_ptr<Listener> listener)
+    : core_(std::make_shared<Core>(std::move(map), std::move(listener))) {
+  install_callback();
+  check_that_operators_are_seen();
+  Registry::instance().add(core_);
+}
+
+Observer::~Observer() {
+  if (core_) Registry::instance().remove(core_.get());
+}
+
+Observer::Observer(Observer&&) noexcept = default;
+
+Observer& Observer::operator=(Observer&& other) noexcept {
+  std::swap(core_, other.core_);
+  return *this;
+}
+
+const LayerMap& Observer::map() const noexcept { return core_->map; }
+
+void Observer::observe(const torch::Tensor& weight, const torch::Tensor& input,
+                       const Geometry& geometry) {
+  const auto index = core_->map.find(weight);
+  TORCH_CHECK(index != LayerMap::kNotFound,
+              "adaact: observe() was given a weight that is no parameter of this model");
+  if (!at::GradMode::is_enabled() || !core_->is_active(index)) return;
+  LayerUse use;
+  use.weight = index;
+  use.row_end = weight.size(0);
+  use.geometry = geometry;
+  ListenerScope scope;
+  core_->listener->on_input(use, input.detach());
+}
+
+ObservationPause Observer::pause() const { return ObservationPause(core_->pauses); }
+
+void Observer::rethrow_failure() {
+  if (const auto failure = core_->take_failure()) std::rethrow_exception(failure);
+}
+
+}  // namespace adaact

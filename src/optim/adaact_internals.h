@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <adaact/optim/adaact.h>
+
+#include "moments/accumulator.h"
+#include "moments/sum_dtype.h"
+#include "optim/adaact_update.h"
+
+namespace adaact {
+
+/// Decides what to measure of each layer's input. Shared with the observer, which other threads may
+/// still be using when the optimizer is gone.
+class InputMeasure {
+ public:
+  struct Layer {
+    bool managed = false;  // in a parameter group
+    bool full = false;     // covariance rather than second moment
+    bool with_bias = false;
+  };
+
+  explicit InputMeasure(const LayerMap& map) : layers_(map.parameters().size()) {
+    for (const auto& parameter : map.parameters()) parameters_.push_back(parameter.tensor);
+  }
+
+  void set_layers(std::vector<Layer> layers) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    layers_ = std::move(layers);
+  }
+
+  Moment operator()(const LayerUse& use, const torch::Tensor& input) const {
+    const auto layer = layer_of(use.weight);
+    if (!layer.managed || !parameters_[use.weight].requires_grad()) return {};
+    return layer.full ? covariance(input, use.geometry, layer.with_bias)
+                      : adaact::second_moment(input, use.geometry);
+  }
+
+ private:
+  Layer layer_of(std::size_t weight) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return layers_[weight];
+  }
+
+  std::vector<torch::Tensor> parameters_;
+  mutable std::mutex mutex_;
+  std::vector<Layer> layers_;
+};
+
+struct AdaAct::Internals {
+  Internals(LayerMap map, std::shared_ptr<InputMeasure> its_measure)
+      : measure(std::move(its_measure)),
+        accumulator(std::make_shared<MomentAccumulator>(
+            [shared = measure](const LayerUse& use, const torch::Tensor& input) {
+              return (*shared)(use, input);
+            })),
+        observer(std::move(map), accumulator) {}
+
+  const LayerMap& map() const { return observer.map(); }
+  const NamedParameter& parameter(std::size_t index) const { return map().parameters()[index]; }
+
+  std::shared_ptr<InputMeasure> measure;
+  std::shared_ptr<MomentAccumulator> accumulator;
+  Observer observer;
+  std::vector<std::vector<std::size_t>> groups;  // of indices into map().parameters()
+  std::vector<std::size_t> group_of;             // per parameter; kNotFound: in no group
+  std::vector<std::size_t> joint_biases;         // per parameter, Full only; kNotFound: none
+  std::int64_t skipped_steps = 0;
+  bool first_step_done = false;
+};
+
+inline const AdaActOptions& options_of(const torch::optim::OptimizerParamGroup& group) {
+  return static_cast<const AdaActOptions&>(group.options());
+}
+
+inline double bias_correction(double beta, std::int64_t count) {
+  return 1.0 - std::pow(beta, static_cast<double>(count));
+}
+
+inline AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updates_of_m) {
+  const auto beta1 = std::get<0>(options.betas());
+  return {options.lr(), beta1, options.weight_decay(), bias_correction(beta1, updates_of_m)};
+}
+
+/// A parameter as a (rows, columns) matrix. Written back by finish() where it had to be copied
+/// because it is not contiguous (channels-last weights).
+class MatrixView {
+ public:
+  MatrixView(const torch::Tensor& parameter, std::int64_t rows)
+      : parameter_(parameter.detach()), matrix_(parameter_.contiguous().view({rows, -1})) {}
+
+  const torch::Tensor& matrix() const { return matrix_; }
+  void finish() {
+    if (!matrix_.is_alias_of(parameter_)) parameter_.copy_(matrix_.view(parameter_.sizes()));
+  }
+
+ private:
+  torch::Tensor parameter_;
+  torch::Tensor matrix_;
+};
+
+/// Moves state to where the parameter went with model->to(…).
+inline torch::Tensor following(const torch::Tensor& state, const torch::Tensor& parameter) {
+  return state.to(parameter.device(), sum_dtype(parameter));
+}
+
+/// θ, M_t's storage and G_t of one parameter as matrices of so many rows, with M's counter advanced.
+struct MatrixUpdate {
+  MatrixView theta;
+  torch::Tensor m;
+  torch::Tensor g;
+};
+
+inline MatrixUpdate begin_update(const torch::Tensor& parameter, AdaActParamState& state,
+                                 std::int64_t rows) {
+  if (state.exp_avg().defined()) {
+    state.exp_avg(following(state.exp_avg(), parameter));
+  } else {
+    state.exp_avg(torch::zeros(
+        parameter.sizes(), parameter.options().dtype(sum_dtype(parameter)).requires_grad(false)));
+  }
+  state.step(state.step() + 1);
+  // LibTorch 1.13 leaves a gradient behind in the old dtype when its parameter moves.
+  const auto gradient = parameter.grad().to(parameter.scalar_type()).contiguous();
+  return {MatrixView(parameter, rows), state.exp_avg().view({rows, -1}), gradient.view({rows, -1})};
+}
+
+}  // namespace adaact

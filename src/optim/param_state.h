@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include <torch/optim/optimizer.h>
+
+namespace adaact {
+
+/// The key under which LibTorch's optimizers keep a parameter's state: a string up to 2.1, a pointer
+/// after.
+template <typename StateMap>
+typename StateMap::key_type param_state_key(const torch::Tensor& parameter) {
+  if constexpr (std::is_same_v<typename StateMap::key_type, std::string>) {
+    return std::to_string(reinterpret_cast<std::uintptr_t>(parameter.unsafeGetTensorImpl()));
+  } else {
+    return parameter.unsafeGetTensorImpl();
+  }
+}
+
+/// The state of a parameter in an optimizer's map, made if absent.
+template <typename State, typename StateMap>
+State& get_or_make_param_state(StateMap& states, const torch::Tensor& parameter) {
+  auto& slot = states[param_state_key<StateMap>(parameter)];
+  if (!slot) slot = std::make_unique<State>();
+  return static_cast<State&>(*slot);
+}
+
+/// The state of a parameter, or null.
+template <typename State, typename StateMap>
+const State* find_param_state(const StateMap& states, const torch::Tensor& parameter) {
+  const auto found = states.find(param_state_key<StateMap>(parameter));
+  return found == states.end() ? nullptr : static_cast<const State*>(found->second.get());
+}
+
+}  // namespace adaact

@@ -1,0 +1,142 @@
+// The optimizer on a GPU against the same on the CPU. Skips, visibly, where there is none.
+
+#include <adaact/adaact.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "support/layer_cases.h"
+#include "support/small_models.h"
+#include "support/tolerance.h"
+
+namespace {
+
+using namespace adaact::testing;
+using adaact::AdaAct;
+using adaact::AdaActOptions;
+using adaact::Geometry;
+
+class Cuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+/// to(kCUDA) would make a slice dense. An expanded batch cannot be written to and becomes dense.
+torch::Tensor on_gpu_with_same_strides(const torch::Tensor& x) {
+  for (int64_t dim = 0; dim < x.dim(); ++dim) {
+    if (x.size(dim) > 1 && x.stride(dim) == 0) return x.to(torch::kCUDA);
+  }
+  return torch::empty_strided(x.sizes(), x.strides(), x.options().device(torch::kCUDA)).copy_(x);
+}
+
+TEST_F(Cuda, SecondMoment_AgreesWithTheCpu) {
+  torch::manual_seed(61);
+  const auto check = [](const torch::Tensor& x, const Geometry& geometry) {
+    const auto cpu = adaact::second_moment(x, geometry);
+    const auto cuda = adaact::second_moment(x.to(torch::kCUDA), geometry);
+    EXPECT_EQ(cuda.count, cpu.count);
+    EXPECT_TRUE(cuda.sum.is_cuda());
+    EXPECT_TRUE(all_close(cuda.sum.cpu(), cpu.sum, 1e-5));
+  };
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf, torch::kFloat64}) {
+    check(torch::randn({64, 100}).to(dtype), Geometry::linear());
+    const auto image = torch::randn({8, 6, 15, 13}).to(dtype);
+    const auto geometry = Geometry::convolution({3, 2}, {2, 1}, {1, 0}, {1, 2}, 3);
+    check(image, geometry);
+    check(image.contiguous(torch::MemoryFormat::ChannelsLast), geometry);
+  }
+}
+
+TEST_F(Cuda, SecondMomentOfManyShapes_AgreesWithThePatchMatrixAndRepeatsItself) {
+  CaseGenerator generator(20240815);
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf, torch::kFloat64}) {
+    for (int i = 0; i < 200; ++i) {
+      const auto c = generator.draw(dtype);
+      SCOPED_TRACE(c);
+      const auto reference = adaact::second_moment_reference(c.input, c.geometry);
+      const auto x = on_gpu_with_same_strides(c.input);
+      const auto moment = adaact::second_moment(x, c.geometry);
+      EXPECT_EQ(moment.count, reference.count);
+      EXPECT_TRUE(all_close(moment.sum.cpu(), reference.sum, tolerance(dtype)));
+      EXPECT_TRUE(bit_identical(adaact::second_moment(x, c.geometry).sum, moment.sum));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(Cuda, Training_AgreesWithTheCpuInFloat64) {
+  for (const auto covariance : {adaact::Covariance::Diagonal, adaact::Covariance::Full}) {
+    torch::manual_seed(62);
+    SmallNet cpu;
+    SmallNet cuda;
+    cpu->to(torch::kFloat64);
+    cuda->to(torch::kFloat64);
+    copy_values(cpu, cuda);
+    const auto options = AdaActOptions(0.05).covariance(covariance);
+    AdaAct cpu_optimizer(*cpu, options);
+    AdaAct cuda_optimizer(*cuda, options);
+    cuda->to(torch::kCUDA);  // after construction
+    for (int t = 0; t < 10; ++t) {
+      const auto batch = image_batch(16);
+      train_step(cpu, cpu_optimizer, batch);
+      train_step(cuda, cuda_optimizer, {batch.x.to(torch::kCUDA), batch.y.to(torch::kCUDA)});
+    }
+    cuda->to(torch::kCPU);
+    expect_close(snapshot(*cuda), snapshot(*cpu), 1e-8);
+  }
+}
+
+TEST_F(Cuda, ModelMovedBetweenSteps_TakesItsStateAlong) {
+  auto model = make_mlp();
+  auto reference = make_mlp();
+  copy_values(model, reference);
+  AdaAct optimizer(*model);
+  AdaAct reference_optimizer(*reference);
+  for (int t = 0; t < 6; ++t) {
+    const auto batch = row_batch(8);
+    const auto device = t % 2 == 0 ? torch::kCPU : torch::kCUDA;
+    model->to(device);
+    for (auto& parameter : model->parameters()) parameter.mutable_grad() = torch::Tensor();
+    train_step(model, optimizer, {batch.x.to(device), batch.y.to(device)});
+    train_step(reference, reference_optimizer, batch);
+  }
+  model->to(torch::kCPU);
+  expect_close(snapshot(*model), snapshot(*reference), 1e-9);
+}
+
+TEST_F(Cuda, StateSavedOnTheGpu_LoadsOnTheCpu) {
+  auto model = make_mlp();
+  model->to(torch::kCUDA);
+  AdaAct optimizer(*model);
+  const auto batch = row_batch(8);
+  train_step(model, optimizer, {batch.x.to(torch::kCUDA), batch.y.to(torch::kCUDA)});
+  std::stringstream stream;
+  optimizer.named_state().save(stream);
+  auto other = make_mlp();
+  AdaAct other_optimizer(*other);
+  other_optimizer.named_state().load(stream);
+  train_step(other, other_optimizer, batch);
+}
+
+TEST_F(Cuda, NonFiniteGradient_IsFound) {
+  auto model = make_mlp(torch::kFloat32);
+  model->to(torch::kCUDA);
+  AdaAct optimizer(*model);
+  cross_entropy(model->forward(torch::randn({4, 6}, torch::kCUDA)),
+                torch::zeros({4}, torch::dtype(torch::kLong).device(torch::kCUDA)))
+      .backward();
+  model->parameters()[0].mutable_grad()[0][0] = std::numeric_limits<float>::infinity();
+  EXPECT_THROW(optimizer.step(), adaact::NonFiniteError);
+}
+
+TEST_F(Cuda, CudnnRecurrentLayer_IsNoLayer) {
+  torch::nn::LSTM model(4, 3);
+  model->to(torch::kCUDA);
+  AdaAct optimizer(*model);
+  std::get<0>(model->forward(torch::randn({5, 2, 4}, torch::kCUDA))).sum().backward();
+  optimizer.step();
+  for (const auto& parameter : optimizer.coverage()) EXPECT_FALSE(parameter.observed);
+}
+
+}  // namespace

@@ -1,0 +1,155 @@
+// Replays training runs that other people's implementations recorded, and compares every kept step.
+// Runs every *.safetensors file of the directory named by ADAACT_GOLDEN_DIR (by default the copies
+// beside this file), whatever its name: the file says which model and which optimizer it needs.
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <adaact/adaact.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "golden/chain_model.h"
+
+namespace {
+
+using adaact::TensorFile;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr double kTolerance = 1e-9;  // per tensor, max|Δ| / max|reference|
+
+fs::path golden_directory() {
+  const char* named = std::getenv("ADAACT_GOLDEN_DIR");
+  return named != nullptr ? named : ADAACT_GOLDEN_DEFAULT_DIR;
+}
+
+std::vector<fs::path> golden_files() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(golden_directory())) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+double relative_error(const torch::Tensor& actual, const torch::Tensor& reference) {
+  const auto scale = reference.abs().max().item<double>();
+  const auto error = (actual - reference).abs().max().item<double>();
+  return scale > 0.0 ? error / scale : error;
+}
+
+using OptimizerPointer = std::unique_ptr<torch::optim::Optimizer>;
+
+/// The optimizer a file asks for, or null where this library does not have it.
+OptimizerPointer make_optimizer(const std::string& name, torch::nn::Module& model, const json& h) {
+  const auto number = [&](const char* key) { return h.at(key).get<double>(); };
+  if (name == "adaact") {
+    auto options = adaact::AdaActOptions(number("lr"))
+                       .betas({number("beta1"), number("beta2")})
+                       .eps(number("eps"))
+                       .weight_decay(number("weight_decay"));
+    return std::make_unique<adaact::AdaAct>(model, options);
+  }
+  if (name == "sgd") {
+    auto options = torch::optim::SGDOptions(number("lr"))
+                       .momentum(number("momentum"))
+                       .weight_decay(number("weight_decay"))
+                       .nesterov(h.at("nesterov").get<bool>());
+    return std::make_unique<torch::optim::SGD>(model.parameters(), options);
+  }
+  if (name == "adam") {
+    auto options = torch::optim::AdamOptions(number("lr"))
+                       .betas({number("beta1"), number("beta2")})
+                       .eps(number("eps"))
+                       .weight_decay(number("weight_decay"));
+    return std::make_unique<torch::optim::Adam>(model.parameters(), options);
+  }
+  if (name == "adamw") {
+    auto options = torch::optim::AdamWOptions(number("lr"))
+                       .betas({number("beta1"), number("beta2")})
+                       .eps(number("eps"))
+                       .weight_decay(number("weight_decay"));
+    return std::make_unique<torch::optim::AdamW>(model.parameters(), options);
+  }
+  return nullptr;
+}
+
+void load_initial_state(torch::nn::Module& model, const TensorFile& file) {
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.named_parameters()) {
+    parameter.value().copy_(file.at("init." + parameter.key()));
+  }
+  for (auto& buffer : model.named_buffers()) buffer.value().copy_(file.at("init." + buffer.key()));
+}
+
+/// V is not part of LibTorch's interface: only AdaAct has it.
+void compare_second_moments(const torch::optim::Optimizer& optimizer, torch::nn::Module& model,
+                            const TensorFile& file, double beta2, int64_t steps) {
+  const auto* adaact = dynamic_cast<const adaact::AdaAct*>(&optimizer);
+  if (adaact == nullptr) return;
+  const std::string prefix = "ema_second_moment.";
+  for (const auto& [name, reference] : file.tensors) {
+    if (name.rfind(prefix, 0) != 0) continue;
+    const auto weight = model.named_parameters()[name.substr(prefix.size()) + ".weight"];
+    const auto v_hat = adaact->second_moment(weight).flatten();
+    const auto v = v_hat * (1.0 - std::pow(beta2, steps));
+    EXPECT_LT(relative_error(v, reference.narrow(0, 0, v.size(0))), kTolerance) << name;
+  }
+}
+
+class GoldenTest : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(GoldenTest, ReplaysTheRecordedTrajectory) {
+  const auto file = TensorFile::read(GetParam());
+  const auto metadata = [&](const char* key) { return file.metadata.at(key); };
+
+  const auto description = json::parse(metadata("model"), nullptr, /*allow_exceptions=*/false);
+  if (!description.is_array())
+    GTEST_SKIP() << "model '" << metadata("model") << "' does not exist yet";
+  adaact::testing::ChainModel model(description);
+  model->to(torch::kFloat64);
+  load_initial_state(*model, file);
+
+  const auto hyperparameters = json::parse(metadata("hyperparameters"));
+  const auto optimizer = make_optimizer(metadata("optimizer"), *model, hyperparameters);
+  if (!optimizer) GTEST_SKIP() << "optimizer '" << metadata("optimizer") << "' does not exist yet";
+
+  const auto steps = std::stoll(metadata("steps"));
+  const auto kept = json::parse(metadata("kept_steps")).get<std::set<int64_t>>();
+  for (int64_t t = 1; t <= steps; ++t) {
+    for (auto& group : optimizer->param_groups()) {
+      group.options().set_lr(file.at("lr")[t - 1].item<double>());
+    }
+    optimizer->zero_grad();
+    const auto loss = torch::nll_loss(torch::log_softmax(model->forward(file.at("x")[t - 1]), 1),
+                                      file.at("y")[t - 1]);
+    loss.backward();
+    EXPECT_LT(relative_error(loss.detach(), file.at("loss")[t - 1]), kTolerance) << "loss at " << t;
+    optimizer->step();
+    if (kept.count(t) == 0) continue;
+    for (const auto& parameter : model->named_parameters()) {
+      const auto name = "step" + std::to_string(t) + "." + parameter.key();
+      EXPECT_LT(relative_error(parameter.value().detach(), file.at(name)), kTolerance) << name;
+    }
+  }
+  if (hyperparameters.contains("beta2")) {
+    compare_second_moments(*optimizer, *model, file, hyperparameters.at("beta2"), steps);
+  }
+}
+
+std::string case_name(const ::testing::TestParamInfo<fs::path>& info) {
+  auto name = info.param.stem().string();
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Directory, GoldenTest, ::testing::ValuesIn(golden_files()), case_name);
+
+TEST(GoldenDirectory, HoldsTrajectories) {
+  EXPECT_FALSE(golden_files().empty()) << golden_directory();
+}
+
+}  // namespace
