@@ -60,9 +60,10 @@ if [ ${#missing[@]} -eq 0 ]; then
 fi
 
 as_root=()
+by_hand="apt-get update && apt-get install --no-install-recommends ${missing[*]}"
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo >/dev/null; then
-    echo "bootstrap: missing packages; as root, run: apt-get install ${missing[*]}" >&2
+    echo "bootstrap: missing packages; as root, run: $by_hand" >&2
     exit 1
   fi
   as_root=(sudo)
@@ -73,6 +74,6 @@ install=(apt-get install -y -qq --no-install-recommends "${missing[@]}")
 # A fresh system has no package lists yet, an old one may have outdated ones.
 if ! "${as_root[@]}" apt-get update -qq ||
   ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${install[@]}" >/dev/null; then
-  echo "bootstrap: failed; as root, run: apt-get update && apt-get install ${missing[*]}" >&2
+  echo "bootstrap: failed; as root, run: $by_hand" >&2
   exit 1
 fi
