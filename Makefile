@@ -12,7 +12,7 @@ BUILD := build/$(PRESET)
 .PHONY: help demo test bench format lint clean configure
 
 help:
-	@echo "make demo     train on Fashion-MNIST and compare the optimizers"
+	@echo "make demo     train LeNet-5 on Fashion-MNIST with AdaAct"
 	@echo "make test     build everything and run the tests"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make format   rewrite the sources with clang-format"

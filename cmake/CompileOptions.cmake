@@ -13,12 +13,6 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:CXX>:-fPIC>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
 
-# PyPI's libtorch.so exports an old copy of parts of libstdc++, std::filesystem::remove_all among
-# them, and that copy crashes. The first library that has a symbol provides it: let it be libstdc++.
-if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang" AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
-  add_link_options("-Wl,--push-state,--no-as-needed,-lstdc++,--pop-state")
-endif()
-
 # LibTorch's headers give no warnings: imported targets are included with -isystem. -Wpedantic is
 # not for nvcc, whose generated host code it would complain about.
 add_compile_options(

@@ -234,6 +234,7 @@ void train(const Settings& settings) {
   std::printf("LeNet-5 on Fashion-MNIST with %s, learning rate %g\n", settings.optimizer.c_str(),
               first_lr);
   std::printf("epoch  train loss  test accuracy  seconds  images/s\n");
+  std::fflush(stdout);
   for (int epoch = 0; epoch < settings.epochs; ++epoch) {
     const auto lr = 0.5 * first_lr * (1 + std::cos(M_PI * epoch / settings.epochs));
     for (auto& group : optimizer->param_groups()) group.options().set_lr(lr);

@@ -4,17 +4,20 @@
 #   scripts/bootstrap.sh           compiler, build tools, libraries
 #   scripts/bootstrap.sh --lint    also clang-format and clang-tidy
 #   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set
+#   scripts/bootstrap.sh --python  also Python with what its virtual environments need
 #
 # With Torch_DIR or CMAKE_PREFIX_PATH in the environment LibTorch is taken to be there already.
 set -euo pipefail
 
 lint=no
 demo=no
+python=no
 for argument in "$@"; do
   case $argument in
     --lint) lint=yes ;;
     --demo) demo=yes ;;
-    *) echo "usage: scripts/bootstrap.sh [--lint] [--demo]" >&2; exit 2 ;;
+    --python) python=yes ;;
+    *) echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--python]" >&2; exit 2 ;;
   esac
 done
 
@@ -30,6 +33,10 @@ if [ $lint = yes ]; then
 fi
 if [ $demo = yes ]; then
   packages+=(dataset-fashion-mnist)
+fi
+# Debian's python3 comes without ensurepip, others with it.
+if [ $python = yes ] && ! python3 -c 'import ensurepip' 2>/dev/null; then
+  packages+=(python3-venv)
 fi
 
 missing=()
@@ -70,10 +77,12 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "bootstrap: installing ${missing[*]}"
-install=(apt-get install -y -qq --no-install-recommends "${missing[@]}")
+# Without the second variable debconf notes, on a minimal system, that apt-utils is not installed.
+install=(env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes
+  apt-get install -y -qq --no-install-recommends "${missing[@]}")
 # A fresh system has no package lists yet, an old one may have outdated ones.
 if ! "${as_root[@]}" apt-get update -qq ||
-  ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${install[@]}" >/dev/null; then
+  ! "${as_root[@]}" "${install[@]}" >/dev/null; then
   echo "bootstrap: failed; as root, run: $by_hand" >&2
   exit 1
 fi

@@ -1,12 +1,11 @@
 #include "io/atomic_file.h"
 
+#include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <c10/util/Exception.h>
@@ -17,14 +16,21 @@ namespace {
 /// An open temporary file that disappears unless it is renamed to its place.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::filesystem::path& target) : name_(target.string() + ".XXXXXX") {
-    descriptor_ = ::mkstemp(name_.data());
+  explicit TemporaryFile(const std::filesystem::path& target) {
+    static std::atomic<unsigned> number{0};
+    // Not mkstemp, which makes the file private: a result should be as readable as any other file.
+    do {
+      name_ =
+          target.string() + ".tmp" + std::to_string(::getpid()) + "." + std::to_string(++number);
+      descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (descriptor_ < 0 && errno == EEXIST);
     TORCH_CHECK(descriptor_ >= 0, "adaact: cannot write beside ", target, ": ",
                 std::strerror(errno));
   }
   ~TemporaryFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!name_.empty()) ::unlink(name_.c_str());
+    if (descriptor_ < 0) return;
+    ::close(descriptor_);
+    if (!renamed_) ::unlink(name_.c_str());
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -39,19 +45,17 @@ class TemporaryFile {
   }
 
   void rename_to(const std::filesystem::path& target) {
-    // mkstemp makes the file private; a result should be as readable as any other file.
-    const auto mask = ::umask(0);
-    ::umask(mask);
-    const bool flushed = ::fchmod(descriptor_, 0666 & ~mask) == 0 && ::fsync(descriptor_) == 0;
-    TORCH_CHECK(flushed, "adaact: cannot flush ", target, ": ", std::strerror(errno));
+    TORCH_CHECK(::fsync(descriptor_) == 0, "adaact: cannot flush ", target, ": ",
+                std::strerror(errno));
     TORCH_CHECK(::rename(name_.c_str(), target.c_str()) == 0, "adaact: cannot replace ", target,
                 ": ", std::strerror(errno));
-    name_.clear();
+    renamed_ = true;
   }
 
  private:
   std::string name_;
   int descriptor_ = -1;
+  bool renamed_ = false;
 };
 
 /// The rename itself survives a power cut only once the folder is flushed too.

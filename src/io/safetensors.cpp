@@ -1,5 +1,6 @@
 #include <adaact/io/safetensors.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <istream>
@@ -166,11 +167,20 @@ TensorFile TensorFile::from_bytes(const std::string& bytes, Checksum checksum,
     }
     verify_checksum(bytes, file.metadata, checksum, source);
     file.metadata.erase(kChecksum);
-    std::uint64_t used = 0;
+    std::map<std::uint64_t, std::uint64_t> ranges;  // begin → end of what is not empty
     for (const auto& [name, entry] : header.items()) {
       if (name == kMetadata) continue;
       file.tensors[name] = read_tensor(name, entry, data, source);
-      used += file.tensors[name].nbytes();
+      if (file.tensors[name].numel() == 0) continue;
+      const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
+      const bool first = ranges.emplace(begin, begin + file.tensors[name].nbytes()).second;
+      TORCH_CHECK(first, "adaact: ", source, ": tensor '", name, "' overlaps another at ", begin);
+    }
+    std::uint64_t used = 0;
+    for (const auto& [begin, end] : ranges) {
+      TORCH_CHECK(begin == used, "adaact: ", source, ": the data has a hole or an overlap at byte ",
+                  used);
+      used = end;
     }
     TORCH_CHECK(used == data.size(), "adaact: ", source,
                 " is truncated or damaged: its tensors take ", used, " bytes, ", data.size(),

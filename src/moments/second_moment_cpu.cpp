@@ -238,6 +238,7 @@ void window_sums_cpu(std::vector<double> s, const torch::Tensor& x, const Geomet
   std::stable_sort(order.begin(), order.end(),
                    [&](auto left, auto right) { return x.stride(left + 1) > x.stride(right + 1); });
   std::vector<std::int64_t> sizes;
+  sizes.reserve(dims);
   for (const auto dim : order) sizes.push_back(x.size(dim + 1));
 
   std::int64_t outer = 1;

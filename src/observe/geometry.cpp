@@ -55,8 +55,8 @@ std::int64_t Geometry::output_size(std::int64_t dim, std::int64_t input_size) co
 }
 
 torch::Tensor Geometry::batched(const torch::Tensor& input) const {
-  TORCH_CHECK(input.defined() && input.is_floating_point(),
-              "adaact: the input of a layer must be a floating point tensor");
+  TORCH_CHECK(input.defined() && input.is_floating_point() && input.layout() == torch::kStrided,
+              "adaact: the input of a layer must be a dense floating point tensor");
   if (is_linear()) {
     TORCH_CHECK(input.dim() >= 1, "adaact: the input of a linear layer has no dimension");
     // The order of the rows does not matter to a sum: taking them as they lie in memory spares the

@@ -52,7 +52,7 @@ LayerMap::LayerMap(torch::nn::Module& module) {
   auto walk = [this](auto&& self, torch::nn::Module& current, const std::string& name) -> void {
     const auto own = current.named_parameters(/*recurse=*/false);
     if (!own.is_empty()) {
-      layers_.push_back({name, kind_of(current), current.weak_from_this(), {}});
+      layers_.push_back({name, kind_of(current), current.weak_from_this(), {}, {}});
       const std::size_t layer = layers_.size() - 1;
       for (const auto& parameter : own) {
         if (parameter.value().defined()) add(name, parameter.key(), parameter.value(), layer);
@@ -74,7 +74,7 @@ LayerMap::LayerMap(const NamedTensors& named_parameters) {
     auto known = std::find_if(layers_.begin(), layers_.end(),
                               [&](const Layer& layer) { return layer.name == layer_name; });
     if (known == layers_.end())
-      known = layers_.insert(known, {layer_name, LayerKind::Other, {}, {}});
+      known = layers_.insert(known, {layer_name, LayerKind::Other, {}, {}, {}});
     TORCH_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
                              [&name = name](const auto& other) { return other.name == name; }),
                 "adaact: two parameters are named '", name, "'");
@@ -88,28 +88,36 @@ void LayerMap::add(const std::string& layer_name, const std::string& parameter_n
                    const torch::Tensor& tensor, std::size_t layer) {
   const bool is_layer_weight =
       is_observable(layers_[layer].kind) && ends_with(parameter_name, "weight");
-  if (const auto known = find(tensor); known != kNotFound) {  // tied: an embedding and its head
-    parameters_[known].is_layer_weight |= is_layer_weight;
-    return;
+  auto index = find(tensor);
+  if (index == kNotFound) {
+    index = parameters_.size();
+    parameters_.push_back({joined(layer_name, parameter_name), tensor, layer, is_layer_weight, {}});
+  } else if (is_layer_weight && !parameters_[index].is_layer_weight) {
+    // Tied, as an embedding and its output layer: what matters is the layer that has an input.
+    parameters_[index].is_layer_weight = true;
+    parameters_[index].layer = layer;
   }
-  layers_[layer].parameters.push_back(parameters_.size());
-  parameters_.push_back({joined(layer_name, parameter_name), tensor, layer, is_layer_weight, {}});
+  layers_[layer].parameters.push_back(index);
+  layers_[layer].local_names.push_back(parameter_name);
 }
 
 void LayerMap::pair_biases() {
-  for (auto& weight : parameters_) {
-    const auto& layer = layers_[weight.layer];
-    const std::string suffix = "weight";
-    if (!ends_with(weight.name, suffix)) continue;
-    for (const auto candidate : layer.parameters) {
-      const auto& bias = parameters_[candidate];
-      // "weight" goes with "bias", "in_proj_weight" with "in_proj_bias"; attention with separate
-      // projections keeps all three biases in one "in_proj_bias".
-      const bool same_stem =
-          bias.name == weight.name.substr(0, weight.name.size() - suffix.size()) + "bias";
-      const bool packed =
-          layer.kind == LayerKind::PackedProjection && ends_with(bias.name, "in_proj_bias");
-      if (bias.tensor.dim() == 1 && (same_stem || packed)) weight.biases.push_back(candidate);
+  const std::string suffix = "weight";
+  for (const auto& layer : layers_) {
+    for (std::size_t w = 0; w < layer.parameters.size(); ++w) {
+      const auto& weight_name = layer.local_names[w];
+      if (!ends_with(weight_name, suffix)) continue;
+      const auto stem = weight_name.substr(0, weight_name.size() - suffix.size());
+      for (std::size_t b = 0; b < layer.parameters.size(); ++b) {
+        // "weight" goes with "bias", "in_proj_weight" with "in_proj_bias"; attention with separate
+        // projections keeps all three biases in one "in_proj_bias".
+        const bool same_stem = layer.local_names[b] == stem + "bias";
+        const bool packed =
+            layer.kind == LayerKind::PackedProjection && layer.local_names[b] == "in_proj_bias";
+        if (parameters_[layer.parameters[b]].tensor.dim() == 1 && (same_stem || packed)) {
+          parameters_[layer.parameters[w]].biases.push_back(layer.parameters[b]);
+        }
+      }
     }
   }
 }

@@ -1,5 +1,6 @@
 #include <adaact/observe/observer.h>
 
+#include <algorithm>
 #include <cctype>
 #include <exception>
 #include <mutex>
@@ -120,11 +121,15 @@ class Observer::Core {
     use.weight = parameter;
     use.row_begin = rows->begin;
     use.row_end = rows->end;
-    use.bias = layer.bias == nullptr ? LayerMap::kNotFound : find_bias(*layer.bias);
+    use.bias = layer.bias == nullptr ? LayerMap::kNotFound
+                                     : find_bias(*layer.bias, rows->end - rows->begin);
     return use;
   }
 
-  std::size_t find_bias(const torch::Tensor& bias) const {
+  /// A parameter in the bias argument is a bias only if it has one number per row: addmm also merges
+  /// low-rank updates into weights.
+  std::size_t find_bias(const torch::Tensor& bias, std::int64_t rows) const {
+    if (bias.dim() != 1 || bias.numel() != rows) return LayerMap::kNotFound;
     const auto found = by_identity_.find(bias.unsafeGetTensorImpl());
     return found == by_identity_.end() ? LayerMap::kNotFound : found->second;
   }
@@ -252,7 +257,10 @@ std::unique_ptr<at::ObserverContext> on_operator_start(const at::RecordFunction&
     return nullptr;
   }
   LayerOperator layer;
-  switch (classify_operator(record.name(), record.inputs(), layer)) {
+  // TorchScript's interpreter passes its whole stack, of which the arguments are the end.
+  const auto stack = record.inputs();
+  const auto count = std::min<std::size_t>(record.num_inputs(), stack.size());
+  switch (classify_operator(record.name(), stack.slice(stack.size() - count), layer)) {
     case OperatorClass::Layer:
       return on_layer_operator(layer);
     case OperatorClass::Opaque:
@@ -318,8 +326,8 @@ void check_that_operators_are_seen() {
   Registry::instance().add(core);
   try {
     const at::AutoGradMode with_gradients(true);
-    torch::linear(torch::ones({1, 1}), linear);
-    torch::conv1d(torch::ones({1, 1, 1}), convolution);
+    torch::linear(torch::ones({1, 1}, torch::kFloat), linear);
+    torch::conv1d(torch::ones({1, 1, 1}, torch::kFloat), convolution);
   } catch (...) {
     Registry::instance().remove(core.get());
     throw;
@@ -379,6 +387,8 @@ void Observer::observe(const torch::Tensor& weight, const torch::Tensor& input,
 }
 
 ObservationPause Observer::pause() const { return ObservationPause(core_->pauses); }
+
+void Observer::discard_failure() { core_->take_failure(); }
 
 void Observer::rethrow_failure() {
   if (const auto failure = core_->take_failure()) std::rethrow_exception(failure);

@@ -8,6 +8,14 @@ namespace {
 using Arguments = at::ArrayRef<const c10::IValue>;
 using Parser = bool (*)(Arguments, LayerOperator&);
 
+/// How to read an operator, and how many arguments that needs at least.
+struct Reading {
+  Parser parse;
+  std::size_t arguments;
+};
+
+bool is_one(const c10::IValue& value) { return value.isScalar() && value.toScalar().equal(1); }
+
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
 const torch::Tensor* optional_tensor(const c10::IValue& value) {
@@ -60,7 +68,7 @@ bool parse_matmul(Arguments arguments, LayerOperator& layer) {
 bool parse_addmm(Arguments arguments, LayerOperator& layer) {
   if (!take_operands(arguments, 1, 2, /*transposed=*/true, layer)) return false;
   layer.bias = optional_tensor(arguments[0]);
-  return arguments[3].toScalar().equal(1) && arguments[4].toScalar().equal(1);
+  return is_one(arguments[3]) && is_one(arguments[4]);
 }
 
 // aten::convNd(input, weight, bias, stride, padding, dilation, groups)
@@ -83,25 +91,25 @@ bool parse_convolution(Arguments arguments, LayerOperator& layer) {
 
 bool parse_opaque(Arguments /*arguments*/, LayerOperator& /*layer*/) { return false; }
 
-const std::unordered_map<std::string_view, Parser>& parsers() {
-  static const std::unordered_map<std::string_view, Parser> table{
-      {"aten::linear", &parse_linear},
-      {"aten::matmul", &parse_matmul},
-      {"aten::mm", &parse_matmul},
-      {"aten::addmm", &parse_addmm},
-      {"aten::conv1d", &parse_convnd},
-      {"aten::conv2d", &parse_convnd},
-      {"aten::conv3d", &parse_convnd},
-      {"aten::convolution", &parse_convolution},
-      {"aten::_convolution", &parse_convolution},
-      {"aten::lstm", &parse_opaque},
-      {"aten::gru", &parse_opaque},
-      {"aten::rnn_tanh", &parse_opaque},
-      {"aten::rnn_relu", &parse_opaque},
-      {"aten::lstm_cell", &parse_opaque},
-      {"aten::gru_cell", &parse_opaque},
-      {"aten::rnn_tanh_cell", &parse_opaque},
-      {"aten::rnn_relu_cell", &parse_opaque},
+const std::unordered_map<std::string_view, Reading>& readings() {
+  static const std::unordered_map<std::string_view, Reading> table{
+      {"aten::linear", {&parse_linear, 3}},
+      {"aten::matmul", {&parse_matmul, 2}},
+      {"aten::mm", {&parse_matmul, 2}},
+      {"aten::addmm", {&parse_addmm, 5}},
+      {"aten::conv1d", {&parse_convnd, 7}},
+      {"aten::conv2d", {&parse_convnd, 7}},
+      {"aten::conv3d", {&parse_convnd, 7}},
+      {"aten::convolution", {&parse_convolution, 9}},
+      {"aten::_convolution", {&parse_convolution, 9}},
+      {"aten::lstm", {&parse_opaque, 0}},
+      {"aten::gru", {&parse_opaque, 0}},
+      {"aten::rnn_tanh", {&parse_opaque, 0}},
+      {"aten::rnn_relu", {&parse_opaque, 0}},
+      {"aten::lstm_cell", {&parse_opaque, 0}},
+      {"aten::gru_cell", {&parse_opaque, 0}},
+      {"aten::rnn_tanh_cell", {&parse_opaque, 0}},
+      {"aten::rnn_relu_cell", {&parse_opaque, 0}},
   };
   return table;
 }
@@ -109,10 +117,12 @@ const std::unordered_map<std::string_view, Parser>& parsers() {
 }  // namespace
 
 OperatorClass classify_operator(std::string_view name, Arguments arguments, LayerOperator& layer) {
-  const auto found = parsers().find(name);
-  if (found == parsers().end()) return OperatorClass::Irrelevant;
-  if (found->second == &parse_opaque) return OperatorClass::Opaque;
-  return found->second(arguments, layer) ? OperatorClass::Layer : OperatorClass::Irrelevant;
+  const auto found = readings().find(name);
+  if (found == readings().end()) return OperatorClass::Irrelevant;
+  const auto& [parse, least] = found->second;
+  if (parse == &parse_opaque) return OperatorClass::Opaque;
+  return arguments.size() >= least && parse(arguments, layer) ? OperatorClass::Layer
+                                                              : OperatorClass::Irrelevant;
 }
 
 }  // namespace adaact

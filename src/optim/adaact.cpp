@@ -27,9 +27,12 @@
 namespace adaact {
 namespace {
 
-/// V̂ of an input that is always 1, like a bias's.
-double constant_second_moment(const AdaActOptions& options) {
-  return std::clamp(1.0, std::get<0>(options.clip_range()), std::get<1>(options.clip_range()));
+/// The denominator of an input that is always 1, like a bias's.
+torch::Tensor constant_denominator(std::int64_t columns, const AdaActOptions& options,
+                                   const torch::Tensor& m) {
+  const auto [clip_low, clip_high] = options.clip_range();
+  const auto v_hat = torch::full({1, columns}, std::clamp(1.0, clip_low, clip_high), m.options());
+  return adaact_denominator(v_hat, options.power(), options.eps());
 }
 
 bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows) {
@@ -69,7 +72,7 @@ void update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
       plain_gradient_update(theta_rows, g_rows, step);
     } else {
       adaact_update(theta_rows, m.narrow(0, row, rows), g_rows,
-                    torch::ones_like(denominator.narrow(0, 0, 1)).add_(options.eps()), step);
+                    constant_denominator(denominator.size(1), options, m), step);
     }
   };
   for (std::size_t s = 0; s < segments.size(); ++s) {
@@ -100,22 +103,24 @@ std::size_t joint_bias(const LayerMap& map, std::size_t weight,
 
 }  // namespace
 
-AdaAct::AdaAct(torch::nn::Module& module, AdaActOptions defaults)
-    : AdaAct(LayerMap(module), {}, std::move(defaults)) {}
+AdaAct::AdaAct(torch::nn::Module& module, const AdaActOptions& defaults)
+    : AdaAct(LayerMap(module), {}, defaults) {}
 
 AdaAct::AdaAct(torch::nn::Module& module,
-               std::vector<torch::optim::OptimizerParamGroup> param_groups, AdaActOptions defaults)
-    : AdaAct(LayerMap(module), std::move(param_groups), std::move(defaults)) {}
+               std::vector<torch::optim::OptimizerParamGroup> param_groups,
+               const AdaActOptions& defaults)
+    : AdaAct(LayerMap(module), std::move(param_groups), defaults) {}
 
-AdaAct::AdaAct(const NamedTensors& named_parameters, AdaActOptions defaults)
-    : AdaAct(LayerMap(named_parameters), {}, std::move(defaults)) {}
+AdaAct::AdaAct(const NamedTensors& named_parameters, const AdaActOptions& defaults)
+    : AdaAct(LayerMap(named_parameters), {}, defaults) {}
 
 AdaAct::AdaAct(const NamedTensors& named_parameters,
-               std::vector<torch::optim::OptimizerParamGroup> param_groups, AdaActOptions defaults)
-    : AdaAct(LayerMap(named_parameters), std::move(param_groups), std::move(defaults)) {}
+               std::vector<torch::optim::OptimizerParamGroup> param_groups,
+               const AdaActOptions& defaults)
+    : AdaAct(LayerMap(named_parameters), std::move(param_groups), defaults) {}
 
 AdaAct::AdaAct(LayerMap map, std::vector<torch::optim::OptimizerParamGroup> param_groups,
-               AdaActOptions defaults)
+               const AdaActOptions& defaults)
     : Optimizer(std::vector<torch::optim::OptimizerParamGroup>{},
                 std::make_unique<AdaActOptions>(defaults)) {
   defaults.validate();
@@ -134,54 +139,84 @@ AdaAct::AdaAct(AdaAct&& other) noexcept = default;
 AdaAct::~AdaAct() = default;
 
 void AdaAct::add_param_group(const torch::optim::OptimizerParamGroup& param_group) {
-  if (param_group.has_options()) {
-    TORCH_CHECK(dynamic_cast<const AdaActOptions*>(&param_group.options()) != nullptr,
-                "AdaAct: the options of a parameter group are not AdaActOptions");
-    options_of(param_group).validate();
-  }
-  for (std::size_t i = 0; i < param_group.params().size(); ++i) {
-    TORCH_CHECK(internals_->map().find(param_group.params()[i]) != LayerMap::kNotFound,
-                "AdaAct: parameter ", i, " of a group, of shape ", param_group.params()[i].sizes(),
-                ", is no parameter of the model");
-  }
   Optimizer::add_param_group(param_group);
-  index_parameters();
+  try {
+    index_parameters();
+  } catch (...) {
+    param_groups_.pop_back();
+    throw;
+  }
 }
 
 void AdaAct::index_parameters() {
   auto& self = *internals_;
   const auto& map = self.map();
-  self.groups.clear();
-  self.group_of.assign(map.parameters().size(), LayerMap::kNotFound);
-  self.joint_biases.assign(map.parameters().size(), LayerMap::kNotFound);
+  std::vector<Internals::Group> groups;
+  std::vector<std::size_t> group_of(map.parameters().size(), LayerMap::kNotFound);
   std::vector<InputMeasure::Layer> layers(map.parameters().size());
   for (const auto& group : param_groups_) {
-    auto& indices = self.groups.emplace_back();
+    const auto* options = dynamic_cast<const AdaActOptions*>(&group.options());
+    TORCH_CHECK(options != nullptr,
+                "AdaAct: the options of a parameter group are not AdaActOptions");
+    options->validate();
+    TORCH_CHECK(options->non_finite_policy() == options_of(param_groups_[0]).non_finite_policy(),
+                "AdaAct: non_finite_policy differs between parameter groups; a step is rejected as "
+                "a whole, so it must be the same in all");
+    auto& known = groups.emplace_back();
+    known.listed = group.params().size();
+    known.covariance = options->covariance();
     for (const auto& parameter : group.params()) {
       const auto index = map.find(parameter);
       TORCH_CHECK(index != LayerMap::kNotFound, "AdaAct: a parameter of shape ", parameter.sizes(),
-                  " was added that is no parameter of the model");
-      indices.push_back(index);
-      self.group_of[index] = self.groups.size() - 1;
+                  " in a group is no parameter of the model");
+      if (group_of[index] != LayerMap::kNotFound) continue;  // tied, and listed under each name
+      known.indices.push_back(index);
+      group_of[index] = groups.size() - 1;
       layers[index].managed = true;
-      layers[index].full = options_of(group).covariance() == Covariance::Full;
+      layers[index].full = options->covariance() == Covariance::Full;
     }
   }
+  self.joint_biases.assign(map.parameters().size(), LayerMap::kNotFound);
   for (std::size_t weight = 0; weight < layers.size(); ++weight) {
     if (!layers[weight].full) continue;
     self.joint_biases[weight] = joint_bias(map, weight, layers);
     layers[weight].with_bias = self.joint_biases[weight] != LayerMap::kNotFound;
   }
+  self.groups = std::move(groups);
+  self.group_of = std::move(group_of);
   self.measure->set_layers(std::move(layers));
+  forget_moments_of_another_shape();
+}
+
+void AdaAct::forget_moments_of_another_shape() {
+  const auto& self = *internals_;
+  for (std::size_t index = 0; index < self.map().parameters().size(); ++index) {
+    const auto& parameter = self.parameter(index).tensor;
+    const auto* known = find_state(parameter);
+    if (known == nullptr || !known->moments().ema.defined()) continue;
+    const auto& ema = known->moments().ema;
+    const auto layer = self.measure->layer_of(index);
+    const auto width = parameter.numel() / parameter.size(0) + (layer.with_bias ? 1 : 0);
+    if ((ema.dim() == 3) == layer.full && ema.size(-1) == width) continue;
+    auto& state = state_of(parameter);
+    state.moments(RowMoments{});
+    state.preconditioner(torch::Tensor());
+  }
 }
 
 void AdaAct::index_new_parameters() {
-  // add_param_group() and add_parameters() of the base class are not virtual.
+  // add_param_group() and add_parameters() of the base class are not virtual, and options may have
+  // been changed in place.
   const auto& groups = internals_->groups;
-  const bool same = std::equal(
-      groups.begin(), groups.end(), param_groups_.begin(), param_groups_.end(),
-      [](const auto& known, const auto& group) { return known.size() == group.params().size(); });
-  if (!same) index_parameters();
+  const auto is_as_known = [](const Internals::Group& known, const auto& group) {
+    const auto* options = dynamic_cast<const AdaActOptions*>(&group.options());
+    return options != nullptr && known.covariance == options->covariance() &&
+           known.listed == group.params().size();
+  };
+  if (!std::equal(groups.begin(), groups.end(), param_groups_.begin(), param_groups_.end(),
+                  is_as_known)) {
+    index_parameters();
+  }
 }
 
 AdaActParamState& AdaAct::state_of(const torch::Tensor& parameter) {
@@ -205,8 +240,7 @@ torch::Tensor AdaAct::step(LossClosure closure) {
   index_new_parameters();
   check_gradients();
   if (const auto culprit = find_non_finite(pending); !culprit.empty()) {
-    const auto policy = static_cast<const AdaActOptions&>(defaults()).non_finite_policy();
-    if (policy == NonFinitePolicy::Throw) {
+    if (options_of(param_groups_[0]).non_finite_policy() == NonFinitePolicy::Throw) {
       throw NonFiniteError("AdaAct: " + culprit +
                            "; the step was rejected and nothing has changed");
     }
@@ -221,7 +255,7 @@ torch::Tensor AdaAct::step(LossClosure closure) {
 
 void AdaAct::check_gradients() const {
   for (const auto& group : internals_->groups) {
-    for (const auto index : group) {
+    for (const auto index : group.indices) {
       const auto& parameter = internals_->parameter(index);
       const auto& gradient = parameter.tensor.grad();
       TORCH_CHECK(!gradient.defined() || gradient.layout() == torch::kStrided,
@@ -239,7 +273,7 @@ std::string AdaAct::find_non_finite(const std::vector<PendingMoment>& pending) c
     }
   }
   for (const auto& group : internals_->groups) {
-    for (const auto index : group) {
+    for (const auto index : group.indices) {
       const auto& parameter = internals_->parameter(index);
       const auto& gradient = parameter.tensor.grad();
       if (gradient.defined() && !all_finite(gradient)) {
@@ -255,21 +289,38 @@ void AdaAct::update_moments(const std::vector<PendingMoment>& pending) {
   std::map<std::size_t, std::vector<const PendingMoment*>> by_weight;
   std::set<std::size_t> biases;
   for (const auto& observed : pending) {
-    if (observed.moment.sum.defined()) by_weight[observed.weight].push_back(&observed);
+    if (self.measure->would_give(observed)) by_weight[observed.weight].push_back(&observed);
     const auto& named = self.parameter(observed.weight).biases;
     biases.insert(named.begin(), named.end());
     biases.insert(observed.biases.begin(), observed.biases.end());
   }
+  // All new values first, then all changes: whatever fails here leaves every layer as it was.
+  struct Change {
+    AdaActParamState* state;
+    RowMoments moments;
+    torch::Tensor preconditioner;
+  };
+  std::vector<Change> changes;
   for (const auto& [weight, observed] : by_weight) {
     if (self.group_of[weight] == LayerMap::kNotFound) continue;
     const auto& options = options_of(param_groups_[self.group_of[weight]]);
     auto& state = state_of(self.parameter(weight).tensor);
-    auto& moments = state.moments();
-    if (moments.ema.defined()) moments.ema = moments.ema.to(observed[0]->moment.sum.options());
+    Change change{&state, state.moments(), state.preconditioner()};
+    auto& ema = change.moments.ema;
+    if (ema.defined()) {
+      ema = ema.to(observed[0]->moment.sum.options(), /*non_blocking=*/false, /*copy=*/true);
+    }
     const auto [clip_low, clip_high] = options.clip_range();
-    const auto beta2 = std::get<1>(options.betas());
-    update_row_moments(moments, observed, beta2, clip_low, clip_high);
-    if (options.covariance() == Covariance::Full) refresh_preconditioner(state, options);
+    update_row_moments(change.moments, observed, std::get<1>(options.betas()), clip_low, clip_high);
+    if (options.covariance() == Covariance::Full) {
+      change.preconditioner =
+          refreshed_preconditioner(change.preconditioner, change.moments, options);
+    }
+    changes.push_back(std::move(change));
+  }
+  for (auto& change : changes) {
+    change.state->moments(std::move(change.moments));
+    change.state->preconditioner(std::move(change.preconditioner));
   }
   for (const auto bias : biases) {
     if (self.group_of[bias] == LayerMap::kNotFound) continue;
@@ -282,19 +333,24 @@ void AdaAct::update_moments(const std::vector<PendingMoment>& pending) {
 
 void AdaAct::update_parameters() {
   const auto& self = *internals_;
+  const auto is_trained = [&self](std::size_t index) {
+    const auto& tensor = self.parameter(index).tensor;  // 1.13 keeps the gradient of a frozen one
+    return tensor.requires_grad() && tensor.grad().defined();
+  };
   std::set<std::size_t> done;  // with the full covariance a bias goes with its weight
   for (const auto& group : self.groups) {
-    for (const auto weight : group) {
-      if (!has_full_covariance(weight) || !self.parameter(weight).tensor.grad().defined()) continue;
-      update_with_full_covariance(weight);
-      done.insert({weight, self.joint_biases[weight]});
+    for (const auto weight : group.indices) {
+      if (!has_full_covariance(weight) || !is_trained(weight)) continue;
+      const auto bias = self.joint_biases[weight];
+      const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
+      update_with_full_covariance(weight, with_bias);
+      done.insert(weight);
+      if (with_bias) done.insert(bias);
     }
   }
   for (const auto& group : self.groups) {
-    for (const auto index : group) {
-      if (done.count(index) == 0 && self.parameter(index).tensor.grad().defined()) {
-        update_parameter(index);
-      }
+    for (const auto index : group.indices) {
+      if (done.count(index) == 0 && is_trained(index)) update_parameter(index);
     }
   }
 }
@@ -311,15 +367,14 @@ void AdaAct::update_parameter(std::size_t index) {
   }
 
   auto& state = state_of(parameter);
-  const auto& v = state.moments().ema;
+  auto& v = state.moments().ema;
+  if (v.defined()) v = following(v, parameter);
   const bool has_features = observed && v.defined();
   const auto rows = has_features ? parameter.size(0) : 1;
   auto [theta, m, g] = begin_update(parameter, state, rows);
   const auto step = scalars_of(options, state.step());
   if (!has_features) {
-    const auto v_hat = torch::full({1, g.size(1)}, constant_second_moment(options), m.options());
-    adaact_update(theta.matrix(), m, g, adaact_denominator(v_hat, options.power(), options.eps()),
-                  step);
+    adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
   } else {
     update_observed_rows(theta.matrix(), m, g, state.moments(), options, step);
   }
@@ -330,7 +385,10 @@ std::int64_t AdaAct::skipped_steps() const noexcept { return internals_->skipped
 
 ObservationPause AdaAct::pause_observation() const { return internals_->observer.pause(); }
 
-void AdaAct::discard_observations() { internals_->accumulator->discard(); }
+void AdaAct::discard_observations() {
+  internals_->accumulator->discard();
+  internals_->observer.discard_failure();
+}
 
 void AdaAct::observe(const torch::Tensor& weight, const torch::Tensor& input,
                      const Geometry& geometry) {

@@ -4,7 +4,9 @@
 
 namespace adaact {
 
-/// Recomputes ((Â + δI)ᵖ + εI)⁻¹ at the first and then every refresh_period-th observation.
-void refresh_preconditioner(AdaActParamState& state, const AdaActOptions& options);
+/// ((Â + δI)ᵖ + εI)⁻¹, computed anew at the first and then every refresh_period-th observation of a
+/// segment, and otherwise the one given.
+torch::Tensor refreshed_preconditioner(const torch::Tensor& preconditioner,
+                                       const RowMoments& moments, const AdaActOptions& options);
 
 }  // namespace adaact

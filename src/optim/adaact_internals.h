@@ -35,17 +35,36 @@ class InputMeasure {
 
   Moment operator()(const LayerUse& use, const torch::Tensor& input) const {
     const auto layer = layer_of(use.weight);
-    if (!layer.managed || !parameters_[use.weight].requires_grad()) return {};
-    return layer.full ? covariance(input, use.geometry, layer.with_bias)
-                      : adaact::second_moment(input, use.geometry);
+    const auto& weight = parameters_[use.weight];
+    const bool measurable = weight.is_floating_point() && weight.numel() > 0 && input.numel() > 0;
+    if (!layer.managed || !weight.requires_grad() || !measurable) return {};
+    auto moment = layer.full ? covariance(input, use.geometry, layer.with_bias)
+                             : adaact::second_moment(input, use.geometry);
+    const auto features = weight.numel() / weight.size(0);
+    const auto observed = moment.sum.size(-1) - (layer.with_bias ? 1 : 0);
+    TORCH_CHECK(observed == features && (use.row_end - use.row_begin) % moment.sum.size(0) == 0,
+                "adaact: an input with ", observed, " features in ", moment.sum.size(0),
+                " groups was observed for a weight of shape ", weight.sizes(), ", expected ",
+                features, " features; a convolution needs its geometry");
+    return moment;
+  }
+  /// False for what was measured before the parameter groups or their options changed, and for what
+  /// was only seen.
+  bool would_give(const PendingMoment& observed) const {
+    if (!observed.moment.sum.defined()) return false;
+    const auto layer = layer_of(observed.weight);
+    const auto& weight = parameters_[observed.weight];
+    const auto width = weight.numel() / weight.size(0) + (layer.with_bias ? 1 : 0);
+    return layer.managed && (observed.moment.sum.dim() == 3) == layer.full &&
+           observed.moment.sum.size(-1) == width;
   }
 
- private:
   Layer layer_of(std::size_t weight) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return layers_[weight];
   }
 
+ private:
   std::vector<torch::Tensor> parameters_;
   mutable std::mutex mutex_;
   std::vector<Layer> layers_;
@@ -66,9 +85,14 @@ struct AdaAct::Internals {
   std::shared_ptr<InputMeasure> measure;
   std::shared_ptr<MomentAccumulator> accumulator;
   Observer observer;
-  std::vector<std::vector<std::size_t>> groups;  // of indices into map().parameters()
-  std::vector<std::size_t> group_of;             // per parameter; kNotFound: in no group
-  std::vector<std::size_t> joint_biases;         // per parameter, Full only; kNotFound: none
+  struct Group {
+    std::vector<std::size_t> indices;  // into map().parameters(), each once
+    std::size_t listed = 0;            // entries of the group, tied parameters counted twice
+    Covariance covariance = Covariance::Diagonal;
+  };
+  std::vector<Group> groups;
+  std::vector<std::size_t> group_of;      // per parameter; kNotFound: in no group
+  std::vector<std::size_t> joint_biases;  // per parameter, Full only; kNotFound: none
   std::int64_t skipped_steps = 0;
   bool first_step_done = false;
 };
@@ -95,6 +119,9 @@ class MatrixView {
 
   const torch::Tensor& matrix() const { return matrix_; }
   void finish() {
+    // The loop wrote past autograd, which must know: a graph that holds the old values is no longer
+    // valid.
+    parameter_.unsafeGetTensorImpl()->bump_version();
     if (!matrix_.is_alias_of(parameter_)) parameter_.copy_(matrix_.view(parameter_.sizes()));
   }
 

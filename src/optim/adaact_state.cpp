@@ -66,7 +66,9 @@ std::unique_ptr<AdaActParamState> to_state(const std::map<std::string, torch::Te
   auto& moments = state->moments();
   for (const auto& [entry, tensor] : entries) {
     if (entry == kStep) {
-      expect(tensor.scalar_type() == torch::kInt64 && tensor.numel() == 1, kStep);
+      expect(tensor.scalar_type() == torch::kInt64 && tensor.numel() == 1 &&
+                 tensor.item<std::int64_t>() >= 0,
+             kStep);
       state->step(tensor.item<std::int64_t>());
     } else if (entry == kExpAvg) {
       expect(tensor.sizes() == parameter.tensor.sizes(), kExpAvg);
@@ -94,11 +96,15 @@ std::unique_ptr<AdaActParamState> to_state(const std::map<std::string, torch::Te
     row = segment.end;
   }
   if (moments.ema.defined()) {
+    expect(!moments.segments.empty() && rows > 0, kSegments);
     const auto features = parameter.tensor.numel() / rows;
     const auto width = moments.ema.size(-1);
-    expect(moments.ema.size(0) == static_cast<std::int64_t>(moments.segments.size()) &&
-               (moments.ema.dim() == 2 ? width == features
-                                       : width == features || width == features + 1),
+    const bool diagonal = moments.ema.dim() == 2 && width == features;
+    const bool full = moments.ema.dim() == 3 && moments.ema.size(1) == width &&
+                      (width == features || width == features + 1) &&
+                      state->preconditioner().defined();
+    expect(moments.ema.is_floating_point() && (diagonal || full) &&
+               moments.ema.size(0) == static_cast<std::int64_t>(moments.segments.size()),
            kSecondMoment);
   }
   if (state->preconditioner().defined()) {
@@ -107,6 +113,18 @@ std::unique_ptr<AdaActParamState> to_state(const std::map<std::string, torch::Te
            kPreconditioner);
   }
   return state;
+}
+
+std::vector<std::string> names_of(const torch::optim::OptimizerParamGroup& group,
+                                  const LayerMap& map) {
+  std::vector<std::string> names;
+  for (const auto& tensor : group.params()) {
+    const auto index = map.find(tensor);
+    TORCH_CHECK(index != LayerMap::kNotFound, "AdaAct: a parameter of shape ", tensor.sizes(),
+                " in a group is no parameter of the model");
+    names.push_back(map.parameters()[index].name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -119,9 +137,9 @@ OptimizerState AdaAct::export_state() const {
   for (const auto& group : param_groups_) {
     auto& saved_group = exported.groups.emplace_back();
     saved_group.options = options_of(group).to_json();
+    saved_group.parameters = names_of(group, self.map());
     for (const auto& tensor : group.params()) {
       const auto& parameter = self.parameter(self.map().find(tensor));
-      saved_group.parameters.push_back(parameter.name);
       exported.shapes[parameter.name] = tensor.sizes().vec();
       if (const auto* state = find_state(tensor)) {
         exported.entries[parameter.name] = to_entries(*state);
@@ -139,13 +157,15 @@ void AdaAct::import_state(const OptimizerState& saved, const std::string& source
   decltype(state_) states;
   std::vector<AdaActOptions> options;
   for (const auto& group : param_groups_) {
-    const auto& first = self.parameter(self.map().find(group.params().at(0))).name;
-    for (const auto& saved_group : saved.groups) {
-      const auto& names = saved_group.parameters;
-      if (std::find(names.begin(), names.end(), first) != names.end()) {
-        options.push_back(AdaActOptions::from_json(saved_group.options));
-      }
-    }
+    const auto names = names_of(group, self.map());
+    const auto saved_group =
+        std::find_if(saved.groups.begin(), saved.groups.end(), [&](const auto& candidate) {
+          return std::is_permutation(names.begin(), names.end(), candidate.parameters.begin(),
+                                     candidate.parameters.end());
+        });
+    TORCH_CHECK(saved_group != saved.groups.end(), "adaact: ", source,
+                " has no options for a parameter group");
+    options.push_back(AdaActOptions::from_json(saved_group->options));
     for (const auto& tensor : group.params()) {
       const auto& parameter = self.parameter(self.map().find(tensor));
       const auto entries = saved.entries.find(parameter.name);
@@ -155,8 +175,8 @@ void AdaAct::import_state(const OptimizerState& saved, const std::string& source
     }
   }
   const auto skipped = saved.counters.find(kSkippedSteps);
-  TORCH_CHECK(skipped != saved.counters.end() && options.size() == param_groups_.size(),
-              "adaact: ", source, " holds no complete state");
+  TORCH_CHECK(skipped != saved.counters.end(), "adaact: ", source, " lacks the counter '",
+              kSkippedSteps, "'");
 
   state_ = std::move(states);
   for (std::size_t g = 0; g < options.size(); ++g) {
@@ -164,7 +184,7 @@ void AdaAct::import_state(const OptimizerState& saved, const std::string& source
   }
   self.skipped_steps = skipped->second;
   self.first_step_done = true;
-  self.accumulator->discard();
+  discard_observations();
   index_parameters();
 }
 

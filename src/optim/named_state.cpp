@@ -45,13 +45,23 @@ OptimizerState OptimizerState::from_file(const TensorFile& file, const std::stri
               " holds no optimizer state: its format is '",
               format == file.metadata.end() ? "" : format->second, "', expected '", kFormat, "'");
   OptimizerState state;
-  state.optimizer = file.metadata.at("optimizer");
-  state.shapes = json::parse(file.metadata.at("shapes")).get<decltype(state.shapes)>();
-  for (const auto& group : json::parse(file.metadata.at("groups"))) {
-    state.groups.push_back(
-        {group.at("parameters").get<std::vector<std::string>>(), group.at("options").dump()});
+  const auto field = [&](const char* key) {
+    const auto found = file.metadata.find(key);
+    TORCH_CHECK(found != file.metadata.end(), "adaact: ", source, " lacks '", key, "'");
+    return found->second;
+  };
+  state.optimizer = field("optimizer");
+  try {
+    state.shapes = json::parse(field("shapes")).get<decltype(state.shapes)>();
+    for (const auto& group : json::parse(field("groups"))) {
+      state.groups.push_back(
+          {group.at("parameters").get<std::vector<std::string>>(), group.at("options").dump()});
+    }
+    state.counters = json::parse(field("counters")).get<decltype(state.counters)>();
+  } catch (const json::exception& error) {
+    TORCH_CHECK(false, "adaact: ", source,
+                ": the description of the state cannot be read: ", error.what());
   }
-  state.counters = json::parse(file.metadata.at("counters")).get<decltype(state.counters)>();
   for (const auto& [name, tensor] : file.tensors) {
     const auto slash = name.find('/');
     TORCH_CHECK(slash != std::string::npos, "adaact: ", source, ": '", name,

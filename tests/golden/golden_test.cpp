@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "golden/chain_model.h"
+#include "support/tolerance.h"
 
 namespace {
 
 using adaact::TensorFile;
+using adaact::testing::all_close;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
@@ -31,12 +33,6 @@ std::vector<fs::path> golden_files() {
   }
   std::sort(files.begin(), files.end());
   return files;
-}
-
-double relative_error(const torch::Tensor& actual, const torch::Tensor& reference) {
-  const auto scale = reference.abs().max().item<double>();
-  const auto error = (actual - reference).abs().max().item<double>();
-  return scale > 0.0 ? error / scale : error;
 }
 
 using OptimizerPointer = std::unique_ptr<torch::optim::Optimizer>;
@@ -94,7 +90,7 @@ void compare_second_moments(const torch::optim::Optimizer& optimizer, torch::nn:
     const auto weight = model.named_parameters()[name.substr(prefix.size()) + ".weight"];
     const auto v_hat = adaact->second_moment(weight).flatten();
     const auto v = v_hat * (1.0 - std::pow(beta2, steps));
-    EXPECT_LT(relative_error(v, reference.narrow(0, 0, v.size(0))), kTolerance) << name;
+    EXPECT_TRUE(all_close(v, reference.narrow(0, 0, v.size(0)), kTolerance)) << name;
   }
 }
 
@@ -125,12 +121,12 @@ TEST_P(GoldenTest, ReplaysTheRecordedTrajectory) {
     const auto loss = torch::nll_loss(torch::log_softmax(model->forward(file.at("x")[t - 1]), 1),
                                       file.at("y")[t - 1]);
     loss.backward();
-    EXPECT_LT(relative_error(loss.detach(), file.at("loss")[t - 1]), kTolerance) << "loss at " << t;
+    EXPECT_TRUE(all_close(loss.detach(), file.at("loss")[t - 1], kTolerance)) << "loss at " << t;
     optimizer->step();
     if (kept.count(t) == 0) continue;
     for (const auto& parameter : model->named_parameters()) {
       const auto name = "step" + std::to_string(t) + "." + parameter.key();
-      EXPECT_LT(relative_error(parameter.value().detach(), file.at(name)), kTolerance) << name;
+      EXPECT_TRUE(all_close(parameter.value().detach(), file.at(name), kTolerance)) << name;
     }
   }
   if (hyperparameters.contains("beta2")) {

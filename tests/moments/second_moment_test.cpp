@@ -48,7 +48,7 @@ TEST(PatchMatrix, OneHotKernels_ReadItsColumns) {
   EXPECT_TRUE(bit_identical(patches, expected.contiguous()));
 }
 
-TEST(SecondMomentCpu, LargeInput_DoesNotDependOnTheNumberOfThreads) {
+TEST(SecondMomentCpu, LargeInput_AgreesWithTheReferenceForAnyNumberOfThreads) {
   torch::manual_seed(1);
   const auto threads = at::get_num_threads();
   for (const auto& x :
@@ -60,6 +60,8 @@ TEST(SecondMomentCpu, LargeInput_DoesNotDependOnTheNumberOfThreads) {
     at::set_num_threads(4);
     const auto four = adaact::second_moment_cpu(x, geometry).sum;
     EXPECT_TRUE(bit_identical(four, one)) << x.sizes();
+    const auto reference = adaact::second_moment_reference(x.to(torch::kFloat64), geometry).sum;
+    EXPECT_TRUE(all_close(one, reference, tolerance(torch::kFloat32))) << x.sizes();
   }
   at::set_num_threads(threads);
 }

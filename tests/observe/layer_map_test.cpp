@@ -67,18 +67,24 @@ TEST(LayerMap, RootOnTheStack_IsWalked) {
 
 struct TiedImpl : torch::nn::Module {
   TiedImpl() {
-    embedding = register_module("embedding", torch::nn::Embedding(5, 3));
-    head_weight = register_parameter("head_weight", embedding->weight);
+    head = torch::nn::Linear(3, 5);
+    embedding = register_module(
+        "embedding", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3)._weight(head->weight)));
+    register_module("head", head);
   }
   torch::nn::Embedding embedding{nullptr};
-  torch::Tensor head_weight;
+  torch::nn::Linear head{nullptr};
 };
 TORCH_MODULE(Tied);
 
-TEST(LayerMap, TiedWeight_IsListedOnce) {
+TEST(LayerMap, TiedWeight_IsListedOnceAndBelongsToTheLayerWithAnInput) {
   Tied model;
   const LayerMap map(*model);
-  EXPECT_EQ(map.parameters().size(), 1U);
+  EXPECT_EQ(names_of(map), (std::vector<std::string>{"embedding.weight", "head.bias"}));
+  const auto& weight = map.parameters()[0];
+  EXPECT_TRUE(weight.is_layer_weight);
+  EXPECT_EQ(map.layers()[weight.layer].name, "head");
+  EXPECT_EQ(weight.biases, std::vector<std::size_t>{1});
 }
 
 TEST(LayerMap, MultiheadAttention_PairsPackedWeightWithPackedBias) {

@@ -320,6 +320,15 @@ TEST(Observer, ParametrisedWeight_IsNoLayer) {
   EXPECT_EQ(watch.weights(), Names{});
 }
 
+TEST(Observer, WeightThatAddmmAddsTo_IsNoBias) {
+  const auto base = torch::randn({3, 3}).requires_grad_();
+  const auto low_rank = torch::randn({3, 3}).requires_grad_();
+  Watch watch(LayerMap(NamedTensors{{"base", base}, {"low_rank", low_rank}}));
+  torch::addmm(base, torch::randn({3, 3}), low_rank.t());
+  ASSERT_EQ(watch.weights(), Names{"low_rank"});
+  EXPECT_EQ(watch.inputs()[0].use.bias, LayerMap::kNotFound);
+}
+
 // Packed projections.
 
 struct Rows {
@@ -438,6 +447,13 @@ TEST(Observer, ThreadWithoutOperatorRecords_IsRefusedWithAReason) {
   torch::nn::Linear model(4, 3);
   const at::RecordFunctionGuard disabled(/*is_enabled=*/false);
   EXPECT_TRUE(contains(error_of([&] { Watch watch(*model); }), "cannot observe its layers"));
+}
+
+TEST(Observer, DoubleAsDefaultDtype_PassesTheSelfCheck) {
+  torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  torch::nn::Linear model(4, 3);
+  EXPECT_NO_THROW(Watch watch(*model));
+  torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
 }
 
 TEST(Observer, DestroyedObserver_SeesNothingMore) {

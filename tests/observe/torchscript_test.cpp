@@ -57,6 +57,24 @@ TEST(TorchScript, LoadedModule_IsSeenInEveryForward) {
   watch.observer.rethrow_failure();
 }
 
+TEST(TorchScript, OperatorsWithOtherValuesOnTheStack_AreSeen) {
+  // The interpreter shows operators its whole stack, here with the first product below the second.
+  torch::jit::Module model("model");
+  model.register_parameter("first", torch::randn({3, 4}).requires_grad_(), false);
+  model.register_parameter("second", torch::randn({3, 4}).requires_grad_(), false);
+  model.register_parameter("bias", torch::randn({3}).requires_grad_(), false);
+  model.define(R"(
+def forward(self, x):
+  return torch.mm(x, self.first.t()) + torch.addmm(self.bias, x, self.second.t())
+)");
+  Watch watch{LayerMap(script_parameters(model))};
+  for (int run = 0; run < 3; ++run) {
+    watch.listener->inputs.clear();
+    model.forward({torch::randn({2, 4})});
+    EXPECT_EQ(watch.weights(), (Names{"first", "second"})) << "run " << run;
+  }
+}
+
 TEST(TorchScript, ModuleMovedToFloat64_IsStillSeen) {
   auto model = loaded_module();
   Watch watch{LayerMap(script_parameters(model))};

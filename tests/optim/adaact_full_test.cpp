@@ -17,8 +17,7 @@ AdaActOptions full_options() {
   return AdaActOptions(0.1).covariance(adaact::Covariance::Full).damping(0.01).refresh_period(1);
 }
 
-/// Symmetric matrix power by Newton–Schulz-free means: eigen is what the library uses, so the test
-/// uses the singular value decomposition.
+/// The library uses eigenvectors, so the test uses the singular value decomposition.
 torch::Tensor inverse_root(const torch::Tensor& a, double damping, double eps) {
   const auto n = a.size(0);
   const auto [u, s, vh] = torch::linalg_svd(a + damping * torch::eye(n, a.options()));
@@ -106,6 +105,9 @@ TEST(AdaActFull, RefreshPeriod_KeepsThePreconditionerBetweenRefreshes) {
   const auto third = run(3);
   EXPECT_TRUE(bit_identical(third[0][0], each[0][0]));
   EXPECT_FALSE(torch::equal(third[1][0], each[1][0]));
+  const auto never = run(1000);
+  EXPECT_TRUE(bit_identical(third[2][0], never[2][0]));  // steps 2 and 3 use the first
+  EXPECT_FALSE(torch::equal(third[3][0], never[3][0]));  // step 4 refreshes
 }
 
 TEST(AdaActFull, MicroBatches_MatchTheFullBatch) {
@@ -148,6 +150,54 @@ TEST(AdaActFull, BiasInAnotherGroup_KeepsThatGroupsOptions) {
   optimizer.step();
   EXPECT_TRUE(bit_identical(model->bias.detach(), before[1]));
   EXPECT_FALSE(torch::equal(model->weight, before[0]));
+}
+
+TEST(AdaActFull, BiasThatJoinsLater_StartsTheCovarianceAnew) {
+  torch::nn::Linear model(4, 3);
+  const auto options = full_options();
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<torch::Tensor>{model->weight},
+                      std::make_unique<AdaActOptions>(options));
+  AdaAct optimizer(*model, groups, options);
+  const auto step = [&] {
+    optimizer.zero_grad();
+    model->forward(torch::randn({5, 4})).sum().backward();
+    optimizer.step();
+  };
+  step();
+  EXPECT_EQ(optimizer.second_moment(model->weight).size(1), 4);
+  optimizer.add_param_group(torch::optim::OptimizerParamGroup({model->bias}));
+  const auto before = snapshot(*model);
+  step();
+  EXPECT_EQ(optimizer.second_moment(model->weight).size(1), 5);
+  EXPECT_FALSE(torch::equal(model->bias, before[1]));
+}
+
+TEST(AdaActFull, SwitchingTheVariantMidway_StartsTheMomentsAnew) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8));
+  static_cast<AdaActOptions&>(optimizer.param_groups()[0].options())
+      .covariance(adaact::Covariance::Full);
+  train_step(model, optimizer, row_batch(8));  // indexes anew; observed as before
+  train_step(model, optimizer, row_batch(8));
+  EXPECT_EQ(optimizer.second_moment(model->parameters()[0]).dim(), 3);
+}
+
+TEST(AdaActFull, BiasFrozenBeforeLoading_DoesNotUseItsColumn) {
+  torch::nn::Linear model(4, 3);
+  AdaAct saved(*model, full_options());
+  model->forward(torch::randn({5, 4})).sum().backward();
+  saved.step();
+  std::stringstream stream;
+  saved.named_state().save(stream);
+  model->bias.requires_grad_(false);
+  AdaAct loaded(*model, full_options());
+  loaded.named_state().load(stream);
+  const auto bias = model->bias.clone();
+  model->weight.mutable_grad() = torch::ones_like(model->weight);
+  loaded.step();
+  EXPECT_TRUE(bit_identical(model->bias, bias));
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ TEST_P(Resume, FromAFile_IsBitIdenticalToAnUninterruptedRun) {
 INSTANTIATE_TEST_SUITE_P(AdaActState, Resume,
                          ::testing::Values(std::pair{torch::kFloat32, adaact::Covariance::Diagonal},
                                            std::pair{torch::kFloat64, adaact::Covariance::Diagonal},
-                                           std::pair{torch::kFloat32, adaact::Covariance::Full}));
+                                           std::pair{torch::kFloat32, adaact::Covariance::Full},
+                                           std::pair{torch::kFloat64, adaact::Covariance::Full}));
 
 TEST(AdaActState, StreamAndLibTorchArchive_HoldTheSameState) {
   const auto data = batches(4, torch::kFloat32);
@@ -120,6 +121,44 @@ TEST(AdaActState, SkippedSteps_AreKept) {
   Training loaded(torch::kFloat32);
   loaded.optimizer.named_state().load(stream);
   EXPECT_EQ(loaded.optimizer.skipped_steps(), 1);
+  train_step(loaded.model, loaded.optimizer, batch);  // the policy is kept too
+  EXPECT_EQ(loaded.optimizer.skipped_steps(), 2);
+}
+
+TEST(AdaActState, ModelWithoutBiases_ResumesWithItsNoDecayGroups) {
+  torch::nn::Linear model(torch::nn::LinearOptions(3, 2).bias(false));
+  AdaAct saved(*model, adaact::no_decay_groups(*model, AdaActOptions()));
+  EXPECT_EQ(saved.param_groups().size(), 1U);
+  std::stringstream stream;
+  saved.named_state().save(stream);
+  AdaAct loaded(*model, adaact::no_decay_groups(*model, AdaActOptions()));
+  EXPECT_NO_THROW(loaded.named_state().load(stream));
+}
+
+TEST(AdaActState, CrossAttention_ResumesWithItsSegments) {
+  torch::manual_seed(32);
+  const auto make = [] {
+    return torch::nn::MultiheadAttention(torch::nn::MultiheadAttentionOptions(4, 2));
+  };
+  auto model = make();
+  AdaAct optimizer(*model, adaact::no_decay_groups(*model, AdaActOptions()));
+  const auto step = [](torch::nn::MultiheadAttention& attention, AdaAct& its_optimizer, int seed) {
+    torch::manual_seed(seed);
+    const auto memory = torch::randn({5, 2, 4});
+    its_optimizer.zero_grad();
+    std::get<0>(attention->forward(torch::randn({3, 2, 4}), memory, memory)).sum().backward();
+    its_optimizer.step();
+  };
+  for (int t = 0; t < 3; ++t) step(model, optimizer, t);
+  std::stringstream stream;
+  optimizer.named_state().save(stream);
+  auto resumed = make();
+  copy_values(model, resumed);
+  AdaAct resumed_optimizer(*resumed, adaact::no_decay_groups(*resumed, AdaActOptions()));
+  resumed_optimizer.named_state().load(stream);
+  step(model, optimizer, 3);
+  step(resumed, resumed_optimizer, 3);
+  expect_bit_identical(snapshot(*resumed), snapshot(*model));
 }
 
 TEST(AdaActState, OtherNamesShapesOrGroups_AreListed) {
@@ -176,6 +215,8 @@ TEST(AdaActState, EntryThatDoesNotFit_IsRefused) {
   EXPECT_TRUE(refused("segments", torch::tensor({{0, 2, 0}}, torch::kInt64)));
   EXPECT_TRUE(refused("preconditioner", torch::zeros({1, 3, 3})));
   EXPECT_TRUE(refused("step", torch::zeros({2})));
+  EXPECT_TRUE(refused("step", torch::tensor(-1, torch::kInt64)));
+  EXPECT_TRUE(refused("second_moment", torch::zeros({1, 3, 3})));
   EXPECT_TRUE(refused("surprise", torch::zeros({2})));
 }
 

@@ -708,15 +708,125 @@ def forward(self, x):
   EXPECT_TRUE(all_close(script.attr("bias").toTensor().detach(), cpp->bias.detach(), 1e-12));
 }
 
-TEST(AdaAct, FailureInAnObservation_SurfacesFromStep) {
-  torch::nn::Linear model(4, 3);
+TEST(AdaAct, FailureInAnObservation_SurfacesFromStepUnlessDiscarded) {
+  torch::nn::Linear model(torch::nn::LinearOptions(4, 3).bias(false));
   AdaAct optimizer(*model);
-  // The weight is real and linear() accepts this input, but it is no floating point activation.
-  const auto complex_weight = torch::randn({3, 4}, torch::kComplexFloat).requires_grad_();
-  AdaAct complex_optimizer(adaact::NamedTensors{{"w", complex_weight}});
-  torch::linear(torch::randn({2, 4}, torch::kComplexFloat), complex_weight);
-  EXPECT_TRUE(contains(error_of([&] { complex_optimizer.step(); }), "floating point"));
-  complex_optimizer.step();  // reported once
+  const auto sparse =
+      torch::eye(4).to_sparse();  // LibTorch multiplies it, nothing here measures it
+  torch::mm(sparse, model->weight.t());
+  EXPECT_TRUE(contains(error_of([&] { optimizer.step(); }), "dense floating point"));
+  optimizer.step();  // reported once
+  torch::mm(sparse, model->weight.t());
+  optimizer.discard_observations();
+  optimizer.step();
+}
+
+TEST(AdaAct, ComplexLayer_FollowsTheRuleForUnobserved) {
+  const auto w = torch::randn({3, 4}, torch::kComplexFloat).requires_grad_();
+  AdaAct optimizer(adaact::NamedTensors{{"w", w}}, AdaActOptions(0.1).weight_decay(0.0));
+  const auto before = w.detach().clone();
+  torch::real(torch::linear(torch::randn({2, 4}, torch::kComplexFloat), w)).sum().backward();
+  optimizer.step();
+  EXPECT_TRUE(torch::allclose(w.detach(), before - 0.1 * w.grad()));
+}
+
+// Found in review.
+
+TEST(AdaAct, EmptyBatch_LeavesTheMomentsAlone) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model, AdaActOptions(0.1).weight_decay(0.0));
+  train_step(model, optimizer, row_batch(8));
+  const auto before = optimizer.second_moment(model->parameters()[0]).clone();
+  optimizer.zero_grad();
+  model->forward(torch::zeros({0, 6}, torch::kFloat64)).sum().backward();
+  optimizer.step();
+  EXPECT_TRUE(bit_identical(optimizer.second_moment(model->parameters()[0]), before));
+  for (const auto& parameter : snapshot(*model))
+    EXPECT_TRUE(parameter.isfinite().all().item<bool>());
+}
+
+TEST(AdaAct, ExplicitConvolution_NeedsItsGeometry) {
+  torch::nn::Conv2d model(torch::nn::Conv2dOptions(2, 3, 3).bias(false));
+  model->to(torch::kFloat64);
+  AdaAct optimizer(*model);
+  const auto x = torch::randn({2, 2, 6, 6}, torch::kFloat64);
+  EXPECT_TRUE(contains(error_of([&] { optimizer.observe(model->weight, x); }),
+                       "a convolution needs its geometry"));
+  const auto geometry = adaact::Geometry::convolution({3, 3}, {1}, {0}, {1}, 1);
+  optimizer.observe(model->weight, x, geometry);
+  model->weight.mutable_grad() = torch::zeros_like(model->weight);
+  optimizer.step();
+  EXPECT_TRUE(all_close(optimizer.second_moment(model->weight),
+                        adaact::second_moment_reference(x, geometry).mean(), 1e-13));
+}
+
+TEST(AdaAct, ModelMovedBeforeAStepWithoutObservation_TakesItsMomentsAlong) {
+  auto model = make_mlp(torch::kFloat32);
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8, torch::kFloat32));
+  model->to(torch::kFloat64);
+  for (auto& parameter : model->parameters()) {
+    parameter.mutable_grad() = torch::ones_like(parameter);
+  }
+  optimizer.step();
+  EXPECT_EQ(optimizer.second_moment(model->parameters()[0]).scalar_type(), torch::kFloat64);
+}
+
+TEST(AdaAct, PolicyThatDiffersBetweenGroups_IsRefusedAndThatOfTheGroupsCounts) {
+  auto model = make_mlp();
+  const auto skip = AdaActOptions().non_finite_policy(NonFinitePolicy::Skip);
+  AdaAct optimizer(*model, adaact::no_decay_groups(*model, skip));  // defaults say throw
+  auto batch = row_batch(8);
+  batch.x[0][0] = std::nan("");
+  train_step(model, optimizer, batch);
+  EXPECT_EQ(optimizer.skipped_steps(), 1);
+  auto groups = adaact::no_decay_groups(*model, skip);
+  groups[1].set_options(std::make_unique<AdaActOptions>());
+  EXPECT_TRUE(
+      contains(error_of([&] { AdaAct other(*model, groups); }), "non_finite_policy differs"));
+}
+
+TEST(AdaAct, GraphHeldOverAStep_IsKnownToBeStale) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  const auto batch = row_batch(8);
+  const auto loss = cross_entropy(model->forward(batch.x), batch.y);
+  loss.backward({}, /*retain_graph=*/true);
+  optimizer.step();
+  EXPECT_TRUE(contains(error_of([&] { loss.backward(); }), "modified by an inplace operation"));
+}
+
+TEST(AdaAct, ParameterFrozenMidway_StaysWhereItIs) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8));
+  model->parameters()[0].requires_grad_(false);
+  const auto before = snapshot(*model);
+  train_step(model, optimizer, row_batch(8));
+  EXPECT_TRUE(bit_identical(snapshot(*model)[0], before[0]));
+  EXPECT_FALSE(torch::equal(snapshot(*model)[2], before[2]));
+}
+
+TEST(AdaAct, ParameterListedTwice_IsUpdatedOnce) {
+  torch::manual_seed(17);
+  auto once = make_mlp();
+  auto twice = make_mlp();
+  copy_values(once, twice);
+  auto parameters = twice->parameters();
+  parameters.push_back(parameters[0]);
+  AdaAct once_optimizer(*once);
+  AdaAct twice_optimizer(*twice, {torch::optim::OptimizerParamGroup(parameters)});
+  const auto batch = row_batch(8);
+  train_step(once, once_optimizer, batch);
+  train_step(twice, twice_optimizer, batch);
+  expect_bit_identical(snapshot(*twice), snapshot(*once));
+}
+
+TEST(AdaAct, OptionsOfAnotherOptimizer_AreRefused) {
+  torch::nn::Linear model(3, 2);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(model->parameters(), std::make_unique<torch::optim::AdamOptions>(0.1));
+  EXPECT_TRUE(contains(error_of([&] { AdaAct optimizer(*model, groups); }), "not AdaActOptions"));
 }
 
 }  // namespace

@@ -30,8 +30,9 @@ struct Layer {
   std::string name;  // "encoder.fc1"; empty for the root
   LayerKind kind = LayerKind::Other;
   std::weak_ptr<torch::nn::Module>
-      module;                           // empty where unknown (TorchScript, a root on the stack)
-  std::vector<std::size_t> parameters;  // indices into LayerMap::parameters()
+      module;                            // empty where unknown (TorchScript, a root on the stack)
+  std::vector<std::size_t> parameters;   // indices into LayerMap::parameters()
+  std::vector<std::string> local_names;  // of the same parameters: "weight", "bias"
 };
 
 struct NamedParameter {

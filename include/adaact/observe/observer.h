@@ -71,6 +71,8 @@ class Observer {
 
   /// Throws the first exception a listener threw since the last call.
   void rethrow_failure();
+  /// Forgets it.
+  void discard_failure();
 
   class Core;
 

@@ -46,7 +46,7 @@ struct AdaActOptions : public torch::optim::OptimizerCloneableOptions<AdaActOpti
   TORCH_ARG(double, damping) = 1e-2;             // δ added to eigenvalues, Full only
   TORCH_ARG(std::int64_t, refresh_period) = 10;  // T_inv in observations, Full only
   TORCH_ARG(UnobservedRule, unobserved_rule) = UnobservedRule::PlainGradient;
-  TORCH_ARG(NonFinitePolicy, non_finite_policy) = NonFinitePolicy::Throw;  // read from the defaults
+  TORCH_ARG(NonFinitePolicy, non_finite_policy) = NonFinitePolicy::Throw;  // the same in all groups
 
  public:
   /// Throws an error that names the option, its value and what was expected.
@@ -90,15 +90,16 @@ struct ParameterCoverage {
 class AdaAct : public torch::optim::Optimizer, public HasNamedState {
  public:
   /// All parameters of the module in one group.
-  explicit AdaAct(torch::nn::Module& module, AdaActOptions defaults = {});
+  explicit AdaAct(torch::nn::Module& module, const AdaActOptions& defaults = {});
   /// Groups of the module's parameters; a group without options takes the defaults.
   AdaAct(torch::nn::Module& module, std::vector<torch::optim::OptimizerParamGroup> param_groups,
-         AdaActOptions defaults = {});
+         const AdaActOptions& defaults = {});
   /// For what is no torch::nn::Module, such as a TorchScript module: layers are recognised when
   /// they are first used.
-  explicit AdaAct(const NamedTensors& named_parameters, AdaActOptions defaults = {});
+  explicit AdaAct(const NamedTensors& named_parameters, const AdaActOptions& defaults = {});
   AdaAct(const NamedTensors& named_parameters,
-         std::vector<torch::optim::OptimizerParamGroup> param_groups, AdaActOptions defaults = {});
+         std::vector<torch::optim::OptimizerParamGroup> param_groups,
+         const AdaActOptions& defaults = {});
 
   AdaAct(AdaAct&& other) noexcept;
   ~AdaAct() override;
@@ -141,19 +142,20 @@ class AdaAct : public torch::optim::Optimizer, public HasNamedState {
   struct Internals;
 
   AdaAct(LayerMap map, std::vector<torch::optim::OptimizerParamGroup> param_groups,
-         AdaActOptions defaults);
+         const AdaActOptions& defaults);
 
   AdaActParamState& state_of(const torch::Tensor& parameter);
   const AdaActParamState* find_state(const torch::Tensor& parameter) const;
   void index_parameters();
   void index_new_parameters();
+  void forget_moments_of_another_shape();
   void check_gradients() const;
   std::string find_non_finite(const std::vector<PendingMoment>& pending) const;
   void update_moments(const std::vector<PendingMoment>& pending);
   void update_parameters();
   void update_parameter(std::size_t index);
   bool has_full_covariance(std::size_t weight) const;
-  void update_with_full_covariance(std::size_t weight);
+  void update_with_full_covariance(std::size_t weight, bool with_bias);
   void warn_about_unseen_layers() const;
 
   std::unique_ptr<Internals> internals_;

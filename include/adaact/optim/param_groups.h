@@ -18,7 +18,7 @@ struct DecaySplit {
 /// normalisation) and class, distillation or position tokens, told by the last part of their name.
 DecaySplit split_for_weight_decay(torch::nn::Module& module);
 
-/// Two parameter groups with the given options, the second without weight decay:
+/// Parameter groups with the given options, those exempt without weight decay; empty ones left out:
 ///   adaact::AdaAct optimizer(*model, adaact::no_decay_groups(*model, options), options);
 template <typename Options>
 std::vector<torch::optim::OptimizerParamGroup> no_decay_groups(torch::nn::Module& module,
@@ -27,8 +27,12 @@ std::vector<torch::optim::OptimizerParamGroup> no_decay_groups(torch::nn::Module
   auto without_decay = options;
   without_decay.weight_decay(0.0);
   std::vector<torch::optim::OptimizerParamGroup> groups;
-  groups.emplace_back(std::move(split.decay), std::make_unique<Options>(options));
-  groups.emplace_back(std::move(split.no_decay), std::make_unique<Options>(without_decay));
+  if (!split.decay.empty()) {
+    groups.emplace_back(std::move(split.decay), std::make_unique<Options>(options));
+  }
+  if (!split.no_decay.empty()) {
+    groups.emplace_back(std::move(split.no_decay), std::make_unique<Options>(without_decay));
+  }
   return groups;
 }
 
