@@ -9,9 +9,9 @@ shift
 # Two threads whatever the machine has: the bars in docs/benchmarks.md are set for two.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 "$build/bench/adaact_bench" \
-  --benchmark_repetitions=15 \
+  --benchmark_repetitions=9 \
   --benchmark_enable_random_interleaving=true \
-  --benchmark_min_time=0.3 \
+  --benchmark_min_time=0.1 \
   --json="$build/bench.json" \
   "$@"
 echo

@@ -25,13 +25,13 @@ namespace {
 constexpr std::int64_t kNarrowestBlock = 1024;
 constexpr std::int64_t kWidestBlock = 16384;
 /// Width to which narrow matrices are folded.
-constexpr std::int64_t kFoldedColumns = 2048;
+constexpr std::int64_t kFoldedColumns = 4096;
 /// Rows summed in the input's own accuracy before the sum moves on to float64.
 constexpr std::int64_t kRowBatch = 256;
 /// Row chunks of folded matrices. A constant, and not the number of threads, so that the result
 /// does not depend on it; how the columns are split never matters.
 constexpr std::int64_t kRowChunks = 8;
-constexpr std::int64_t kRowsPerChunk = 16;  // at least
+constexpr std::int64_t kRowsPerChunk = 64;  // at least
 /// Elements below which a second thread costs more than it brings.
 constexpr std::int64_t kGrain = 32768;
 
