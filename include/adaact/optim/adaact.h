@@ -86,7 +86,9 @@ struct ParameterCoverage {
 ///   adaact::AdaAct optimizer(*model, adaact::AdaActOptions(0.1).weight_decay(2e-3));
 ///
 /// Statistics belong to steps: what is observed between two steps, in however many forward passes,
-/// counts as one batch. zero_grad() leaves it alone.
+/// counts as one batch. zero_grad() leaves it alone. So a forward pass that belongs to no step must
+/// not be observed: evaluate under torch::NoGradGuard, in evaluation mode, or in a
+/// pause_observation().
 class AdaAct : public torch::optim::Optimizer, public HasNamedState {
  public:
   /// All parameters of the module in one group.

@@ -43,7 +43,9 @@ class HasNamedState {
   virtual void import_state(const OptimizerState& state, const std::string& source) = 0;
 };
 
-/// Saves and loads an optimizer's state. Refers to the optimizer and must not outlive it.
+/// Saves and loads an optimizer's state. Refers to the optimizer and must not outlive it. Loading
+/// restores the options of every group as well, the learning rate among them: a resumed run goes on
+/// with what it had.
 class NamedState {
  public:
   explicit NamedState(HasNamedState& owner) : owner_(owner) {}
