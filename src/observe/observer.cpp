@@ -271,9 +271,11 @@ std::unique_ptr<at::ObserverContext> on_operator_start(const at::RecordFunction&
   return nullptr;
 }
 
-void hook_output_gradient(const OperatorContext::Use& observed, const torch::Tensor& output) {
-  std::weak_ptr<Observer::Core> weak_core = observed.core;
-  output.register_hook([weak_core, use = observed.use](const torch::Tensor& gradient) {
+void hook_output_gradient(const std::shared_ptr<Observer::Core>& observer, const LayerUse& use,
+                          const torch::Tensor& output) {
+  if (!output.requires_grad() || !observer->listener->wants_output_gradient(use)) return;
+  std::weak_ptr<Observer::Core> weak_core = observer;
+  output.register_hook([weak_core, use](const torch::Tensor& gradient) {
     if (const auto core = weak_core.lock()) {
       core->guarded([&] { core->listener->on_output_gradient(use, gradient.detach()); });
     }
@@ -290,9 +292,7 @@ void on_operator_end(const at::RecordFunction& record, at::ObserverContext* cont
       if (layer->geometry_failure) std::rethrow_exception(layer->geometry_failure);
       observed.use.geometry = layer->geometry;
       core.listener->on_input(observed.use, layer->input.detach());
-      if (!core.listener->wants_output_gradient(observed.use)) return;
-      const auto& output = record.outputs().back().toTensor();
-      if (output.requires_grad()) hook_output_gradient(observed, output);
+      hook_output_gradient(observed.core, observed.use, record.outputs().back().toTensor());
     });
   }
 }
@@ -373,7 +373,7 @@ Observer& Observer::operator=(Observer&& other) noexcept {
 const LayerMap& Observer::map() const noexcept { return core_->map; }
 
 void Observer::observe(const torch::Tensor& weight, const torch::Tensor& input,
-                       const Geometry& geometry) {
+                       const Geometry& geometry, const torch::Tensor& output) {
   const auto index = core_->map.find(weight);
   TORCH_CHECK(index != LayerMap::kNotFound,
               "adaact: observe() was given a weight that is no parameter of this model");
@@ -384,6 +384,7 @@ void Observer::observe(const torch::Tensor& weight, const torch::Tensor& input,
   use.geometry = geometry;
   ListenerScope scope;
   core_->listener->on_input(use, input.detach());
+  if (output.defined()) hook_output_gradient(core_, use, output);
 }
 
 ObservationPause Observer::pause() const { return ObservationPause(core_->pauses); }

@@ -16,11 +16,11 @@
 #include <set>
 #include <utility>
 
-#include <ATen/core/grad_mode.h>
-
 #include "optim/adaact_full.h"
 #include "optim/adaact_internals.h"
+#include "optim/adaact_state.h"
 #include "optim/adaact_update.h"
+#include "optim/all_finite.h"
 #include "optim/param_state.h"
 #include "optim/row_moments.h"
 
@@ -87,210 +87,91 @@ void update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
   update_gap(theta.size(0));
 }
 
-/// A bias that can be the last column of this weight: one number per row.
-std::size_t joint_bias(const LayerMap& map, std::size_t weight,
-                       const std::vector<InputMeasure::Layer>& layers) {
-  const auto& parameter = map.parameters()[weight];
-  for (const auto bias : parameter.biases) {
-    const auto& tensor = map.parameters()[bias].tensor;
-    if (layers[bias].managed && tensor.requires_grad() &&
-        tensor.numel() == parameter.tensor.size(0)) {
-      return bias;
-    }
-  }
-  return LayerMap::kNotFound;
-}
-
 }  // namespace
 
-AdaAct::AdaAct(torch::nn::Module& module, const AdaActOptions& defaults)
-    : AdaAct(LayerMap(module), {}, defaults) {}
+AdaAct::AdaAct(LayerMap model, const AdaActOptions& defaults)
+    : AdaAct(std::move(model), {}, defaults) {}
 
-AdaAct::AdaAct(torch::nn::Module& module,
-               std::vector<torch::optim::OptimizerParamGroup> param_groups,
+AdaAct::AdaAct(LayerMap its_model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
                const AdaActOptions& defaults)
-    : AdaAct(LayerMap(module), std::move(param_groups), defaults) {}
-
-AdaAct::AdaAct(const NamedTensors& named_parameters, const AdaActOptions& defaults)
-    : AdaAct(LayerMap(named_parameters), {}, defaults) {}
-
-AdaAct::AdaAct(const NamedTensors& named_parameters,
-               std::vector<torch::optim::OptimizerParamGroup> param_groups,
-               const AdaActOptions& defaults)
-    : AdaAct(LayerMap(named_parameters), std::move(param_groups), defaults) {}
-
-AdaAct::AdaAct(LayerMap map, std::vector<torch::optim::OptimizerParamGroup> param_groups,
-               const AdaActOptions& defaults)
-    : Optimizer(std::vector<torch::optim::OptimizerParamGroup>{},
-                std::make_unique<AdaActOptions>(defaults)) {
-  defaults.validate();
-  TORCH_CHECK(!map.parameters().empty(), "AdaAct: the model has no parameters");
-  if (param_groups.empty()) {
-    std::vector<torch::Tensor> all;
-    for (const auto& parameter : map.parameters()) all.push_back(parameter.tensor);
-    param_groups.emplace_back(std::move(all));
-  }
-  auto measure = std::make_shared<InputMeasure>(map);
-  internals_ = std::make_unique<Internals>(std::move(map), std::move(measure));
-  for (const auto& group : param_groups) add_param_group(group);
+    : ObservingOptimizer(std::move(its_model), std::make_unique<AdaActOptions>(defaults),
+                         AdaActCodec::instance()),
+      internals_(std::make_unique<Internals>(model())) {
+  start_observing(internals_->accumulator);
+  add_param_groups(std::move(param_groups));
 }
 
 AdaAct::AdaAct(AdaAct&& other) noexcept = default;
 AdaAct::~AdaAct() = default;
 
-void AdaAct::add_param_group(const torch::optim::OptimizerParamGroup& param_group) {
-  Optimizer::add_param_group(param_group);
-  try {
-    index_parameters();
-  } catch (...) {
-    param_groups_.pop_back();
-    throw;
-  }
-}
-
-void AdaAct::index_parameters() {
+void AdaAct::on_groups_indexed() {
   auto& self = *internals_;
-  const auto& map = self.map();
-  std::vector<Internals::Group> groups;
-  std::vector<std::size_t> group_of(map.parameters().size(), LayerMap::kNotFound);
-  std::vector<InputMeasure::Layer> layers(map.parameters().size());
-  for (const auto& group : param_groups_) {
-    const auto* options = dynamic_cast<const AdaActOptions*>(&group.options());
-    TORCH_CHECK(options != nullptr,
-                "AdaAct: the options of a parameter group are not AdaActOptions");
-    options->validate();
-    TORCH_CHECK(options->non_finite_policy() == options_of(param_groups_[0]).non_finite_policy(),
-                "AdaAct: non_finite_policy differs between parameter groups; a step is rejected as "
-                "a whole, so it must be the same in all");
-    auto& known = groups.emplace_back();
-    known.listed = group.params().size();
-    known.covariance = options->covariance();
-    for (const auto& parameter : group.params()) {
-      const auto index = map.find(parameter);
-      TORCH_CHECK(index != LayerMap::kNotFound, "AdaAct: a parameter of shape ", parameter.sizes(),
-                  " in a group is no parameter of the model");
-      if (group_of[index] != LayerMap::kNotFound) continue;  // tied, and listed under each name
-      known.indices.push_back(index);
-      group_of[index] = groups.size() - 1;
-      layers[index].managed = true;
-      layers[index].full = options->covariance() == Covariance::Full;
-    }
+  const auto count = model().parameters().size();
+  std::vector<InputMeasure::Layer> layers(count);
+  self.joint_biases.assign(count, LayerMap::kNotFound);
+  for (const auto index : managed()) {
+    auto& layer = layers[index];
+    layer.managed = true;
+    layer.full = options_of(index).covariance() == Covariance::Full;
+    if (!layer.full) continue;
+    self.joint_biases[index] = joint_bias(index);
+    layer.with_bias = self.joint_biases[index] != LayerMap::kNotFound;
   }
-  self.joint_biases.assign(map.parameters().size(), LayerMap::kNotFound);
-  for (std::size_t weight = 0; weight < layers.size(); ++weight) {
-    if (!layers[weight].full) continue;
-    self.joint_biases[weight] = joint_bias(map, weight, layers);
-    layers[weight].with_bias = self.joint_biases[weight] != LayerMap::kNotFound;
-  }
-  self.groups = std::move(groups);
-  self.group_of = std::move(group_of);
   self.measure->set_layers(std::move(layers));
   forget_moments_of_another_shape();
 }
 
 void AdaAct::forget_moments_of_another_shape() {
-  const auto& self = *internals_;
-  for (std::size_t index = 0; index < self.map().parameters().size(); ++index) {
-    const auto& parameter = self.parameter(index).tensor;
-    const auto* known = find_state(parameter);
+  for (const auto index : managed()) {
+    const auto& tensor = parameter(index).tensor;
+    const auto* known = find_state(index);
     if (known == nullptr || !known->moments().ema.defined()) continue;
     const auto& ema = known->moments().ema;
-    const auto layer = self.measure->layer_of(index);
-    const auto width = parameter.numel() / parameter.size(0) + (layer.with_bias ? 1 : 0);
+    const auto layer = internals_->measure->layer_of(index);
+    const auto width = tensor.numel() / tensor.size(0) + (layer.with_bias ? 1 : 0);
     if ((ema.dim() == 3) == layer.full && ema.size(-1) == width) continue;
-    auto& state = state_of(parameter);
+    auto& state = state_of(index);
     state.moments(RowMoments{});
     state.preconditioner(torch::Tensor());
   }
 }
 
-void AdaAct::index_new_parameters() {
-  // add_param_group() and add_parameters() of the base class are not virtual, and options may have
-  // been changed in place.
-  const auto& groups = internals_->groups;
-  const auto is_as_known = [](const Internals::Group& known, const auto& group) {
-    const auto* options = dynamic_cast<const AdaActOptions*>(&group.options());
-    return options != nullptr && known.covariance == options->covariance() &&
-           known.listed == group.params().size();
-  };
-  if (!std::equal(groups.begin(), groups.end(), param_groups_.begin(), param_groups_.end(),
-                  is_as_known)) {
-    index_parameters();
-  }
+const AdaActOptions& AdaAct::options_of(std::size_t index) const {
+  return static_cast<const AdaActOptions&>(group_options(index));
 }
 
-AdaActParamState& AdaAct::state_of(const torch::Tensor& parameter) {
-  return get_or_make_param_state<AdaActParamState>(state_, parameter);
+AdaActParamState& AdaAct::state_of(std::size_t index) {
+  return get_or_make_param_state<AdaActParamState>(state_, parameter(index).tensor);
 }
 
-const AdaActParamState* AdaAct::find_state(const torch::Tensor& parameter) const {
-  return find_param_state<AdaActParamState>(state_, parameter);
+const AdaActParamState* AdaAct::find_state(std::size_t index) const {
+  return find_param_state<AdaActParamState>(state_, parameter(index).tensor);
 }
 
-torch::Tensor AdaAct::step(LossClosure closure) {
-  const torch::NoGradGuard no_grad;
-  torch::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_grad(true);
-    loss = closure();
-  }
-  auto& self = *internals_;
-  const auto pending = self.accumulator->take();
-  self.observer.rethrow_failure();
-  index_new_parameters();
-  check_gradients();
-  if (const auto culprit = find_non_finite(pending); !culprit.empty()) {
-    if (options_of(param_groups_[0]).non_finite_policy() == NonFinitePolicy::Throw) {
-      throw NonFiniteError("AdaAct: " + culprit +
-                           "; the step was rejected and nothing has changed");
-    }
-    ++self.skipped_steps;
-    return loss;
-  }
-  update_moments(pending);
-  update_parameters();
-  if (!std::exchange(self.first_step_done, true)) warn_about_unseen_layers();
-  return loss;
-}
+void AdaAct::take_observations() { internals_->pending = internals_->accumulator->take(); }
 
-void AdaAct::check_gradients() const {
-  for (const auto& group : internals_->groups) {
-    for (const auto index : group.indices) {
-      const auto& parameter = internals_->parameter(index);
-      const auto& gradient = parameter.tensor.grad();
-      TORCH_CHECK(!gradient.defined() || gradient.layout() == torch::kStrided,
-                  "AdaAct: the gradient of '", parameter.name, "' is ", gradient.layout(),
-                  ", expected a dense one");
-    }
-  }
-}
-
-std::string AdaAct::find_non_finite(const std::vector<PendingMoment>& pending) const {
-  for (const auto& observed : pending) {
+std::string AdaAct::find_other_non_finite() const {
+  for (const auto& observed : internals_->pending) {
     if (observed.moment.sum.defined() && !all_finite(observed.moment.sum)) {
-      return "the input of the layer with weight '" + internals_->parameter(observed.weight).name +
+      return "the input of the layer with weight '" + parameter(observed.weight).name +
              "' is not finite";
-    }
-  }
-  for (const auto& group : internals_->groups) {
-    for (const auto index : group.indices) {
-      const auto& parameter = internals_->parameter(index);
-      const auto& gradient = parameter.tensor.grad();
-      if (gradient.defined() && !all_finite(gradient)) {
-        return "the gradient of '" + parameter.name + "' is not finite";
-      }
     }
   }
   return {};
 }
 
-void AdaAct::update_moments(const std::vector<PendingMoment>& pending) {
-  const auto& self = *internals_;
+void AdaAct::update() {
+  update_moments();
+  update_parameters();
+}
+
+void AdaAct::update_moments() {
+  const auto pending = std::exchange(internals_->pending, {});
   std::map<std::size_t, std::vector<const PendingMoment*>> by_weight;
   std::set<std::size_t> biases;
   for (const auto& observed : pending) {
-    if (self.measure->would_give(observed)) by_weight[observed.weight].push_back(&observed);
-    const auto& named = self.parameter(observed.weight).biases;
+    if (internals_->measure->would_give(observed)) by_weight[observed.weight].push_back(&observed);
+    const auto& named = parameter(observed.weight).biases;
     biases.insert(named.begin(), named.end());
     biases.insert(observed.biases.begin(), observed.biases.end());
   }
@@ -302,9 +183,9 @@ void AdaAct::update_moments(const std::vector<PendingMoment>& pending) {
   };
   std::vector<Change> changes;
   for (const auto& [weight, observed] : by_weight) {
-    if (self.group_of[weight] == LayerMap::kNotFound) continue;
-    const auto& options = options_of(param_groups_[self.group_of[weight]]);
-    auto& state = state_of(self.parameter(weight).tensor);
+    if (!is_managed(weight)) continue;
+    const auto& options = options_of(weight);
+    auto& state = state_of(weight);
     Change change{&state, state.moments(), state.preconditioner()};
     auto& ema = change.moments.ema;
     if (ema.defined()) {
@@ -323,55 +204,45 @@ void AdaAct::update_moments(const std::vector<PendingMoment>& pending) {
     change.state->preconditioner(std::move(change.preconditioner));
   }
   for (const auto bias : biases) {
-    if (self.group_of[bias] == LayerMap::kNotFound) continue;
-    const auto& tensor = self.parameter(bias).tensor;
-    auto& segments = state_of(tensor).moments().segments;
-    if (segments.empty()) segments.push_back({0, tensor.numel(), 0});
+    if (!is_managed(bias)) continue;
+    auto& segments = state_of(bias).moments().segments;
+    if (segments.empty()) segments.push_back({0, parameter(bias).tensor.numel(), 0});
     ++segments.front().observations;
   }
 }
 
 void AdaAct::update_parameters() {
-  const auto& self = *internals_;
-  const auto is_trained = [&self](std::size_t index) {
-    const auto& tensor = self.parameter(index).tensor;  // 1.13 keeps the gradient of a frozen one
-    return tensor.requires_grad() && tensor.grad().defined();
-  };
+  const auto indices = trained();
   std::set<std::size_t> done;  // with the full covariance a bias goes with its weight
-  for (const auto& group : self.groups) {
-    for (const auto weight : group.indices) {
-      if (!has_full_covariance(weight) || !is_trained(weight)) continue;
-      const auto bias = self.joint_biases[weight];
-      const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
-      update_with_full_covariance(weight, with_bias);
-      done.insert(weight);
-      if (with_bias) done.insert(bias);
-    }
+  for (const auto weight : indices) {
+    if (!has_full_covariance(weight)) continue;
+    const auto bias = internals_->joint_biases[weight];
+    const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
+    update_with_full_covariance(weight, with_bias);
+    done.insert(weight);
+    if (with_bias) done.insert(bias);
   }
-  for (const auto& group : self.groups) {
-    for (const auto index : group.indices) {
-      if (done.count(index) == 0 && is_trained(index)) update_parameter(index);
-    }
+  for (const auto index : indices) {
+    if (done.count(index) == 0) update_parameter(index);
   }
 }
 
 void AdaAct::update_parameter(std::size_t index) {
-  const auto& self = *internals_;
-  const auto& parameter = self.parameter(index).tensor;
-  const auto& options = options_of(param_groups_[self.group_of[index]]);
-  const auto* known = find_state(parameter);
+  const auto& tensor = parameter(index).tensor;
+  const auto& options = options_of(index);
+  const auto* known = find_state(index);
   const bool observed = known != nullptr && !known->moments().segments.empty();
   if (!observed && options.unobserved_rule() == UnobservedRule::PlainGradient) {
-    plain_gradient_update(parameter.detach(), parameter.grad(), scalars_of(options, 1));
+    plain_gradient_update(tensor.detach(), tensor.grad(), scalars_of(options, 1));
     return;
   }
 
-  auto& state = state_of(parameter);
+  auto& state = state_of(index);
   auto& v = state.moments().ema;
-  if (v.defined()) v = following(v, parameter);
+  if (v.defined()) v = following(v, tensor);
   const bool has_features = observed && v.defined();
-  const auto rows = has_features ? parameter.size(0) : 1;
-  auto [theta, m, g] = begin_update(parameter, state, rows);
+  const auto rows = has_features ? tensor.size(0) : 1;
+  auto [theta, m, g] = begin_update(tensor, state, rows);
   const auto step = scalars_of(options, state.step());
   if (!has_features) {
     adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
@@ -381,28 +252,20 @@ void AdaAct::update_parameter(std::size_t index) {
   theta.finish();
 }
 
-std::int64_t AdaAct::skipped_steps() const noexcept { return internals_->skipped_steps; }
-
-ObservationPause AdaAct::pause_observation() const { return internals_->observer.pause(); }
-
-void AdaAct::discard_observations() {
-  internals_->accumulator->discard();
-  internals_->observer.discard_failure();
-}
-
-void AdaAct::observe(const torch::Tensor& weight, const torch::Tensor& input,
-                     const Geometry& geometry) {
-  internals_->observer.observe(weight, input, geometry);
+std::string AdaAct::why_observed(std::size_t index) const {
+  const auto* state = find_state(index);
+  if (state == nullptr || state->moments().segments.empty()) return {};
+  return state->moments().ema.defined() ? "weight of an observed layer"
+                                        : "bias of an observed layer";
 }
 
 torch::Tensor AdaAct::second_moment(const torch::Tensor& weight) const {
-  const auto index = internals_->map().find(weight);
-  TORCH_CHECK(index != LayerMap::kNotFound && internals_->group_of[index] != LayerMap::kNotFound,
+  const auto index = model().find(weight);
+  TORCH_CHECK(index != LayerMap::kNotFound && is_managed(index),
               "AdaAct: second_moment() was given a tensor that is none of its parameters");
-  const auto* state = find_state(weight);
+  const auto* state = find_state(index);
   if (state == nullptr || !state->moments().ema.defined()) return {};
-  const auto beta2 = std::get<1>(options_of(param_groups_[internals_->group_of[index]]).betas());
-  return unbiased(state->moments(), beta2);
+  return unbiased(state->moments(), std::get<1>(options_of(index).betas()));
 }
 
 }  // namespace adaact

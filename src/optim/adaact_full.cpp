@@ -49,29 +49,27 @@ torch::Tensor refreshed_preconditioner(const torch::Tensor& preconditioner,
 }
 
 bool AdaAct::has_full_covariance(std::size_t weight) const {
-  const auto* state = find_state(internals_->parameter(weight).tensor);
+  const auto* state = find_state(weight);
   return state != nullptr && state->preconditioner().defined();
 }
 
 void AdaAct::update_with_full_covariance(std::size_t weight_index, bool with_bias) {
-  const auto& self = *internals_;
-  const auto& weight = self.parameter(weight_index).tensor;
-  const auto& options = options_of(param_groups_[self.group_of[weight_index]]);
-  auto& state = state_of(weight);
+  const auto& weight = parameter(weight_index).tensor;
+  const auto& options = options_of(weight_index);
+  auto& state = state_of(weight_index);
   auto w = begin_update(weight, state, weight.size(0));
   auto m_hat = averaged_gradient(w, options, state.step());  // M̂_t (rows, n)
   auto g = w.g.to(m_hat.dtype());
 
-  const auto bias_index = self.joint_biases[weight_index];
+  const auto bias_index = internals_->joint_biases[weight_index];
   if (bias_index != LayerMap::kNotFound) {
     auto m_column = torch::zeros({m_hat.size(0), 1}, m_hat.options());  // of a bias that stays
     auto g_column = m_column;
     if (with_bias) {
-      const auto& bias = self.parameter(bias_index).tensor;
-      auto& bias_state = state_of(bias);
+      const auto& bias = parameter(bias_index).tensor;
+      auto& bias_state = state_of(bias_index);
       auto b = begin_update(bias, bias_state, bias.numel());
-      m_column = averaged_gradient(b, options_of(param_groups_[self.group_of[bias_index]]),
-                                   bias_state.step());
+      m_column = averaged_gradient(b, options_of(bias_index), bias_state.step());
       g_column = b.g.to(m_hat.dtype());
     }
     m_hat = torch::cat({m_hat, m_column}, 1);  // M̂_t (rows, n + 1)
@@ -91,8 +89,8 @@ void AdaAct::update_with_full_covariance(std::size_t weight_index, bool with_bia
   apply(w.theta.matrix(), g_hat.narrow(1, 0, w.m.size(1)), options);
   w.theta.finish();
   if (with_bias) {
-    apply(self.parameter(bias_index).tensor.detach(), g_hat.select(1, g_hat.size(1) - 1),
-          options_of(param_groups_[self.group_of[bias_index]]));
+    apply(parameter(bias_index).tensor.detach(), g_hat.select(1, g_hat.size(1) - 1),
+          options_of(bias_index));
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -9,8 +8,8 @@
 #include <adaact/optim/adaact.h>
 
 #include "moments/accumulator.h"
-#include "moments/sum_dtype.h"
 #include "optim/adaact_update.h"
+#include "optim/parameter_update.h"
 
 namespace adaact {
 
@@ -71,68 +70,22 @@ class InputMeasure {
 };
 
 struct AdaAct::Internals {
-  Internals(LayerMap map, std::shared_ptr<InputMeasure> its_measure)
-      : measure(std::move(its_measure)),
+  explicit Internals(const LayerMap& model)
+      : measure(std::make_shared<InputMeasure>(model)),
         accumulator(std::make_shared<MomentAccumulator>(
             [shared = measure](const LayerUse& use, const torch::Tensor& input) {
               return (*shared)(use, input);
-            })),
-        observer(std::move(map), accumulator) {}
-
-  const LayerMap& map() const { return observer.map(); }
-  const NamedParameter& parameter(std::size_t index) const { return map().parameters()[index]; }
+            })) {}
 
   std::shared_ptr<InputMeasure> measure;
   std::shared_ptr<MomentAccumulator> accumulator;
-  Observer observer;
-  struct Group {
-    std::vector<std::size_t> indices;  // into map().parameters(), each once
-    std::size_t listed = 0;            // entries of the group, tied parameters counted twice
-    Covariance covariance = Covariance::Diagonal;
-  };
-  std::vector<Group> groups;
-  std::vector<std::size_t> group_of;      // per parameter; kNotFound: in no group
+  std::vector<PendingMoment> pending;     // of the step being taken
   std::vector<std::size_t> joint_biases;  // per parameter, Full only; kNotFound: none
-  std::int64_t skipped_steps = 0;
-  bool first_step_done = false;
 };
-
-inline const AdaActOptions& options_of(const torch::optim::OptimizerParamGroup& group) {
-  return static_cast<const AdaActOptions&>(group.options());
-}
-
-inline double bias_correction(double beta, std::int64_t count) {
-  return 1.0 - std::pow(beta, static_cast<double>(count));
-}
 
 inline AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updates_of_m) {
   const auto beta1 = std::get<0>(options.betas());
   return {options.lr(), beta1, options.weight_decay(), bias_correction(beta1, updates_of_m)};
-}
-
-/// A parameter as a (rows, columns) matrix. Written back by finish() where it had to be copied
-/// because it is not contiguous (channels-last weights).
-class MatrixView {
- public:
-  MatrixView(const torch::Tensor& parameter, std::int64_t rows)
-      : parameter_(parameter.detach()), matrix_(parameter_.contiguous().view({rows, -1})) {}
-
-  const torch::Tensor& matrix() const { return matrix_; }
-  void finish() {
-    // The loop wrote past autograd, which must know: a graph that holds the old values is no longer
-    // valid.
-    parameter_.unsafeGetTensorImpl()->bump_version();
-    if (!matrix_.is_alias_of(parameter_)) parameter_.copy_(matrix_.view(parameter_.sizes()));
-  }
-
- private:
-  torch::Tensor parameter_;
-  torch::Tensor matrix_;
-};
-
-/// Moves state to where the parameter went with model->to(…).
-inline torch::Tensor following(const torch::Tensor& state, const torch::Tensor& parameter) {
-  return state.to(parameter.device(), sum_dtype(parameter));
 }
 
 /// θ, M_t's storage and G_t of one parameter as matrices of so many rows, with M's counter advanced.
@@ -144,16 +97,10 @@ struct MatrixUpdate {
 
 inline MatrixUpdate begin_update(const torch::Tensor& parameter, AdaActParamState& state,
                                  std::int64_t rows) {
-  if (state.exp_avg().defined()) {
-    state.exp_avg(following(state.exp_avg(), parameter));
-  } else {
-    state.exp_avg(torch::zeros(
-        parameter.sizes(), parameter.options().dtype(sum_dtype(parameter)).requires_grad(false)));
-  }
+  prepare_buffer(state.exp_avg(), parameter);
   state.step(state.step() + 1);
-  // LibTorch 1.13 leaves a gradient behind in the old dtype when its parameter moves.
-  const auto gradient = parameter.grad().to(parameter.scalar_type()).contiguous();
-  return {MatrixView(parameter, rows), state.exp_avg().view({rows, -1}), gradient.view({rows, -1})};
+  return {MatrixView(parameter, rows), state.exp_avg().view({rows, -1}),
+          gradient_of(parameter).view({rows, -1})};
 }
 
 }  // namespace adaact

@@ -1,7 +1,7 @@
 #include "optim/adaact_update.h"
 
-#include <atomic>
-#include <cstring>
+#include <algorithm>
+#include <type_traits>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -46,32 +46,6 @@ void update_rows(const torch::Tensor& theta, const torch::Tensor& m, const torch
   });
 }
 
-template <typename Scalar, typename Bits>
-struct AnyNonFinite {
-  /// An all-ones exponent marks an infinity or a NaN.
-  static ADAACT_LOOP_BODY void run(const Scalar* x, std::int64_t n, Bits exponent, Bits* found) {
-    Bits any = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      Bits bits = 0;
-      std::memcpy(&bits, x + i, sizeof(bits));
-      any |= static_cast<Bits>((bits & exponent) == exponent);
-    }
-    *found |= any;
-  }
-};
-
-template <typename Scalar, typename Bits>
-bool all_finite_cpu(const torch::Tensor& tensor, Bits exponent) {
-  const auto* data = tensor.data_ptr<Scalar>();
-  std::atomic<Bits> found{0};
-  at::parallel_for(0, tensor.numel(), kGrain * 4, [&](std::int64_t begin, std::int64_t end) {
-    Bits any = 0;
-    run_vectorized<AnyNonFinite<Scalar, Bits>>(data + begin, end - begin, exponent, &any);
-    if (any != 0) found = 1;
-  });
-  return found == 0;
-}
-
 }  // namespace
 
 torch::Tensor adaact_denominator(const torch::Tensor& v_hat, double power, double eps) {
@@ -108,18 +82,6 @@ void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const tor
 void plain_gradient_update(const torch::Tensor& theta, const torch::Tensor& g,
                            const AdaActScalars& step) {
   theta.mul_(1.0 - step.lr * step.weight_decay).add_(g, -step.lr);
-}
-
-bool all_finite(const torch::Tensor& tensor) {
-  if (tensor.device().is_cpu() && tensor.is_contiguous()) {
-    if (tensor.scalar_type() == torch::kFloat32) {
-      return all_finite_cpu<float, std::uint32_t>(tensor, 0x7F800000U);
-    }
-    if (tensor.scalar_type() == torch::kFloat64) {
-      return all_finite_cpu<double, std::uint64_t>(tensor, 0x7FF0000000000000ULL);
-    }
-  }
-  return torch::isfinite(tensor).all().item<bool>();
 }
 
 }  // namespace adaact

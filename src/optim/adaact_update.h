@@ -36,7 +36,4 @@ void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const tor
 void plain_gradient_update(const torch::Tensor& theta, const torch::Tensor& g,
                            const AdaActScalars& step);
 
-/// True if no element is infinite or not a number.
-bool all_finite(const torch::Tensor& tensor);
-
 }  // namespace adaact

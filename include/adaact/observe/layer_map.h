@@ -61,9 +61,10 @@ NamedTensors script_parameters(const ScriptModule& module) {
 /// and changes nothing in it. A parameter reached under two names keeps the first.
 class LayerMap {
  public:
-  explicit LayerMap(torch::nn::Module& module);
+  // Both may be given where a LayerMap is expected, as to the constructors of optimizers.
+  LayerMap(torch::nn::Module& module);  // NOLINT(google-explicit-constructor)
   /// For what is no torch::nn::Module: layers are told apart by name ("fc.weight", "fc.bias").
-  explicit LayerMap(const NamedTensors& named_parameters);
+  LayerMap(const NamedTensors& named_parameters);  // NOLINT(google-explicit-constructor)
 
   const std::vector<Layer>& layers() const noexcept { return layers_; }
   const std::vector<NamedParameter>& parameters() const noexcept { return parameters_; }

@@ -65,7 +65,9 @@ class Observer {
 
   /// Tells the listener about an input that the dispatcher does not show (a custom kernel).
   /// The same conditions hold: nothing happens without gradients, in evaluation mode or in a pause.
-  void observe(const torch::Tensor& weight, const torch::Tensor& input, const Geometry& geometry);
+  /// With the layer's output, its gradient is reported too, to a listener that wants it.
+  void observe(const torch::Tensor& weight, const torch::Tensor& input, const Geometry& geometry,
+               const torch::Tensor& output = {});
 
   [[nodiscard]] ObservationPause pause() const;
 

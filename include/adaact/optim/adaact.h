@@ -10,9 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include <adaact/observe/observer.h>
-#include <adaact/optim/named_state.h>
-#include <adaact/optim/non_finite.h>
+#include <adaact/optim/observing_optimizer.h>
+#include <adaact/optim/options.h>
 #include <adaact/optim/row_moments.h>
 #include <torch/optim/optimizer.h>
 
@@ -29,7 +28,7 @@ enum class UnobservedRule : std::uint8_t {
   Momentum,       // as if its input were the constant 1: bias-corrected momentum
 };
 
-struct AdaActOptions : public torch::optim::OptimizerCloneableOptions<AdaActOptions> {
+struct AdaActOptions : public JsonOptions<AdaActOptions> {
   using betas_t = std::tuple<double, double>;
   using range_t = std::tuple<double, double>;
 
@@ -47,22 +46,9 @@ struct AdaActOptions : public torch::optim::OptimizerCloneableOptions<AdaActOpti
   TORCH_ARG(std::int64_t, refresh_period) = 10;  // T_inv in observations, Full only
   TORCH_ARG(UnobservedRule, unobserved_rule) = UnobservedRule::PlainGradient;
   TORCH_ARG(NonFinitePolicy, non_finite_policy) = NonFinitePolicy::Throw;  // the same in all groups
-
- public:
-  /// Throws an error that names the option, its value and what was expected.
-  void validate() const;
-
-  std::string to_json() const;
-  /// Unknown keys are an error that lists the known ones; absent keys keep their default.
-  static AdaActOptions from_json(const std::string& text);
-
-  void serialize(torch::serialize::InputArchive& archive) override;
-  void serialize(torch::serialize::OutputArchive& archive) const override;
-  double get_lr() const override;
-  void set_lr(const double lr) override;  // NOLINT(readability-avoid-const-params-in-decls)
 };
 
-bool operator==(const AdaActOptions& left, const AdaActOptions& right);
+extern template struct JsonOptions<AdaActOptions>;
 
 /// State of one parameter. M counts the updates of this parameter, V those of this layer's input.
 struct AdaActParamState : public torch::optim::OptimizerCloneableParamState<AdaActParamState> {
@@ -74,91 +60,45 @@ struct AdaActParamState : public torch::optim::OptimizerCloneableParamState<AdaA
 
 struct PendingMoment;
 
-struct ParameterCoverage {
-  std::string name;
-  bool observed = false;
-  std::string reason;  // why, or why not
-};
-
 /// Scales each layer's update by the second moment of the layer's input. Takes the place of
 /// torch::optim::Adam in a program without a change to the model:
 ///
 ///   adaact::AdaAct optimizer(*model, adaact::AdaActOptions(0.1).weight_decay(2e-3));
 ///
-/// Statistics belong to steps: what is observed between two steps, in however many forward passes,
-/// counts as one batch. zero_grad() leaves it alone. So a forward pass that belongs to no step must
-/// not be observed: evaluate under torch::NoGradGuard, in evaluation mode, or in a
-/// pause_observation().
-class AdaAct : public torch::optim::Optimizer, public HasNamedState {
+/// For what is no torch::nn::Module, such as a TorchScript module, script_parameters() takes the
+/// place of the model; layers are then recognised when they are first used.
+class AdaAct : public ObservingOptimizer {
  public:
-  /// All parameters of the module in one group.
-  explicit AdaAct(torch::nn::Module& module, const AdaActOptions& defaults = {});
-  /// Groups of the module's parameters; a group without options takes the defaults.
-  AdaAct(torch::nn::Module& module, std::vector<torch::optim::OptimizerParamGroup> param_groups,
+  /// All parameters of the model in one group.
+  explicit AdaAct(LayerMap model, const AdaActOptions& defaults = {});
+  /// Groups of the model's parameters; a group without options takes the defaults.
+  AdaAct(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
          const AdaActOptions& defaults = {});
-  /// For what is no torch::nn::Module, such as a TorchScript module: layers are recognised when
-  /// they are first used.
-  explicit AdaAct(const NamedTensors& named_parameters, const AdaActOptions& defaults = {});
-  AdaAct(const NamedTensors& named_parameters,
-         std::vector<torch::optim::OptimizerParamGroup> param_groups,
-         const AdaActOptions& defaults = {});
-
   AdaAct(AdaAct&& other) noexcept;
   ~AdaAct() override;
-
-  /// Throws what went wrong in an observation since the last step, NonFiniteError, or an error that
-  /// names a parameter with a sparse gradient; in each case nothing has changed but that the pending
-  /// observations are dropped.
-  torch::Tensor step(LossClosure closure = nullptr) override;
-
-  /// Also checks the options and that the parameters belong to the model.
-  void add_param_group(const torch::optim::OptimizerParamGroup& param_group);
-
-  /// Observation stops while the returned object lives.
-  [[nodiscard]] ObservationPause pause_observation() const;
-  /// Forgets what was observed since the last step.
-  void discard_observations();
-  /// Reports the input of a layer that no LibTorch operator shows, as Observer::observe.
-  void observe(const torch::Tensor& weight, const torch::Tensor& input,
-               const Geometry& geometry = Geometry::linear());
-
-  /// For every parameter: is its update scaled by an observed input, and if not, why.
-  std::vector<ParameterCoverage> coverage() const;
-
-  /// Steps rejected under NonFinitePolicy::Skip.
-  std::int64_t skipped_steps() const noexcept;
 
   /// V̂ of a weight, bias corrected, one row per run of weight rows that reads the same input:
   /// (S, n), or (S, n, n) for the full covariance. Undefined before the first observation.
   torch::Tensor second_moment(const torch::Tensor& weight) const;
 
-  NamedState named_state() { return NamedState(*this); }
-  OptimizerState export_state() const override;
-  void import_state(const OptimizerState& state, const std::string& source) override;
-
-  /// LibTorch's archives (torch::save) hold the same named state.
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
-
  private:
   struct Internals;
 
-  AdaAct(LayerMap map, std::vector<torch::optim::OptimizerParamGroup> param_groups,
-         const AdaActOptions& defaults);
+  void on_groups_indexed() override;
+  void take_observations() override;
+  std::string find_other_non_finite() const override;
+  void update() override;
+  std::string why_observed(std::size_t index) const override;
 
-  AdaActParamState& state_of(const torch::Tensor& parameter);
-  const AdaActParamState* find_state(const torch::Tensor& parameter) const;
-  void index_parameters();
-  void index_new_parameters();
+  const AdaActOptions& options_of(std::size_t index) const;
+  AdaActParamState& state_of(std::size_t index);
+  const AdaActParamState* find_state(std::size_t index) const;
   void forget_moments_of_another_shape();
-  void check_gradients() const;
-  std::string find_non_finite(const std::vector<PendingMoment>& pending) const;
-  void update_moments(const std::vector<PendingMoment>& pending);
+  void update_moments();
   void update_parameters();
   void update_parameter(std::size_t index);
   bool has_full_covariance(std::size_t weight) const;
   void update_with_full_covariance(std::size_t weight, bool with_bias);
-  void warn_about_unseen_layers() const;
 
   std::unique_ptr<Internals> internals_;
 };

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <adaact/observe/observer.h>
+#include <adaact/optim/named_optimizer.h>
+
+namespace adaact {
+
+struct ParameterCoverage {
+  std::string name;
+  bool observed = false;
+  std::string reason;  // why, or why not
+};
+
+/// One line per parameter.
+std::ostream& operator<<(std::ostream& out, const std::vector<ParameterCoverage>& coverage);
+
+/// An optimizer that needs to see what flows through the layers of its model.
+///
+/// Statistics belong to steps: what is observed between two steps, in however many forward passes,
+/// counts as one batch. zero_grad() leaves it alone. So a forward pass that belongs to no step must
+/// not be observed: evaluate under torch::NoGradGuard, in evaluation mode, or in a
+/// pause_observation().
+///
+/// step() also throws what went wrong in an observation since the last one. Whatever it throws, the
+/// pending observations are dropped.
+class ObservingOptimizer : public NamedOptimizer {
+ public:
+  ~ObservingOptimizer() override;
+
+  /// Observation stops while the returned object lives.
+  [[nodiscard]] ObservationPause pause_observation() const;
+  /// Forgets what was observed since the last step.
+  void discard_observations();
+  /// Reports the input of a layer that no LibTorch operator shows, as Observer::observe.
+  void observe(const torch::Tensor& weight, const torch::Tensor& input,
+               const Geometry& geometry = Geometry::linear(), const torch::Tensor& output = {});
+
+  /// For every parameter: does what was observed shape its update, and if not, why.
+  std::vector<ParameterCoverage> coverage() const;
+
+ protected:
+  using NamedOptimizer::NamedOptimizer;
+  ObservingOptimizer(ObservingOptimizer&&) noexcept;
+
+  void start_observing(std::shared_ptr<Listener> listener);
+
+  /// Takes over, or forgets, what the listener has gathered since the last step.
+  virtual void take_observations() = 0;
+  /// Why this parameter's update follows what was observed; empty where it does not.
+  virtual std::string why_observed(std::size_t index) const = 0;
+  /// Why not, beyond what is known here; empty where nothing is.
+  virtual std::string why_not_observed(std::size_t /*index*/) const { return {}; }
+
+  /// The bias that can be one more input column of this weight: managed, trained, one number per
+  /// row. kNotFound where there is none.
+  std::size_t joint_bias(std::size_t weight) const;
+
+  void on_step_begin() override;
+  void on_step_end() override;
+  void on_state_loaded() override;
+
+ private:
+  void warn_about_unseen_layers() const;
+
+  std::unique_ptr<Observer> observer_;
+  bool first_step_done_ = false;
+};
+
+}  // namespace adaact

@@ -1,0 +1,164 @@
+#include <adaact/optim/named_optimizer.h>
+
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "optim/all_finite.h"
+#include "optim/state_codec.h"
+
+namespace adaact {
+namespace {
+
+constexpr char kSteps[] = "steps";
+constexpr char kSkippedSteps[] = "skipped_steps";
+
+}  // namespace
+
+NamedOptimizer::NamedOptimizer(LayerMap model,
+                               std::unique_ptr<torch::optim::OptimizerOptions> defaults,
+                               const StateCodec& codec)
+    : Optimizer(std::vector<torch::optim::OptimizerParamGroup>{}, std::move(defaults)),
+      model_(std::move(model)),
+      codec_(&codec) {
+  codec_->check(*defaults_);
+  TORCH_CHECK(!model_.parameters().empty(), label(), ": the model has no parameters");
+}
+
+NamedOptimizer::NamedOptimizer(NamedOptimizer&&) noexcept = default;
+NamedOptimizer::~NamedOptimizer() = default;
+
+void NamedOptimizer::add_param_groups(std::vector<torch::optim::OptimizerParamGroup> param_groups) {
+  if (param_groups.empty()) {
+    std::vector<torch::Tensor> all;
+    for (const auto& parameter : model_.parameters()) all.push_back(parameter.tensor);
+    param_groups.emplace_back(std::move(all));
+  }
+  for (const auto& group : param_groups) add_param_group(group);
+}
+
+void NamedOptimizer::add_param_group(const torch::optim::OptimizerParamGroup& param_group) {
+  Optimizer::add_param_group(param_group);
+  try {
+    index_parameters();
+  } catch (...) {
+    param_groups_.pop_back();
+    throw;
+  }
+}
+
+void NamedOptimizer::index_parameters() {
+  std::vector<std::size_t> managed;
+  std::vector<std::size_t> group_of(model_.parameters().size(), LayerMap::kNotFound);
+  for (std::size_t g = 0; g < param_groups_.size(); ++g) {
+    const auto& options = param_groups_[g].options();
+    codec_->check(options);
+    TORCH_CHECK(
+        codec_->non_finite_policy(options) == codec_->non_finite_policy(param_groups_[0].options()),
+        label(),
+        ": non_finite_policy differs between parameter groups; a step is rejected as a "
+        "whole, so it must be the same in all");
+    for (const auto& tensor : param_groups_[g].params()) {
+      const auto index = index_in_model(model_, tensor, label());
+      if (group_of[index] != LayerMap::kNotFound) continue;  // tied, and listed under each name
+      group_of[index] = g;
+      managed.push_back(index);
+    }
+  }
+  managed_ = std::move(managed);
+  group_of_ = std::move(group_of);
+  on_groups_indexed();
+}
+
+std::string NamedOptimizer::label() const { return codec_->optimizer(); }
+
+const torch::optim::OptimizerOptions& NamedOptimizer::group_options(std::size_t index) const {
+  return param_groups_[group_of_[index]].options();
+}
+
+bool NamedOptimizer::is_trained(std::size_t index) const {
+  const auto& tensor = parameter(index).tensor;  // 1.13 keeps the gradient of a frozen one
+  return is_managed(index) && tensor.requires_grad() && tensor.grad().defined();
+}
+
+std::vector<std::size_t> NamedOptimizer::trained() const {
+  std::vector<std::size_t> indices;
+  for (const auto index : managed_) {
+    if (is_trained(index)) indices.push_back(index);
+  }
+  return indices;
+}
+
+std::vector<torch::Tensor> NamedOptimizer::gradients(
+    const std::vector<std::size_t>& indices) const {
+  std::vector<torch::Tensor> tensors;
+  for (const auto index : indices) tensors.push_back(parameter(index).tensor.grad());
+  return tensors;
+}
+
+torch::Tensor NamedOptimizer::step(LossClosure closure) {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor loss;
+  if (closure) {
+    const at::AutoGradMode with_grad(true);
+    loss = closure();
+  }
+  on_step_begin();
+  // add_param_group() and add_parameters() of the base class are not virtual, and options may have
+  // been changed in place.
+  index_parameters();
+  if (const auto culprit = find_non_finite(); !culprit.empty()) {
+    if (codec_->non_finite_policy(param_groups_[0].options()) == NonFinitePolicy::Throw) {
+      throw NonFiniteError(label() + ": " + culprit +
+                           "; the step was rejected and nothing has changed");
+    }
+    ++skipped_steps_;
+    return loss;
+  }
+  update();
+  ++steps_;
+  on_step_end();
+  return loss;
+}
+
+std::string NamedOptimizer::find_non_finite() const {
+  const auto indices = trained();
+  for (const auto index : indices) {
+    const auto& gradient = parameter(index).tensor.grad();
+    TORCH_CHECK(gradient.layout() == torch::kStrided, label(), ": the gradient of '",
+                parameter(index).name, "' is ", gradient.layout(), ", expected a dense one");
+  }
+  if (auto other = find_other_non_finite(); !other.empty()) return other;
+  for (const auto index : indices) {
+    if (!all_finite(parameter(index).tensor.grad())) {
+      return "the gradient of '" + parameter(index).name + "' is not finite";
+    }
+  }
+  return {};
+}
+
+OptimizerState NamedOptimizer::export_state() const {
+  auto exported = export_named_state(*this, model_, *codec_);
+  exported.counters = {{kSteps, steps_}, {kSkippedSteps, skipped_steps_}};
+  return exported;
+}
+
+void NamedOptimizer::import_state(const OptimizerState& saved, const std::string& source) {
+  const auto steps = counter_of(saved, kSteps, source);
+  const auto skipped_steps = counter_of(saved, kSkippedSteps, source);
+  import_named_state(*this, model_, *codec_, saved, source);
+  steps_ = steps;
+  skipped_steps_ = skipped_steps;
+  index_parameters();
+  on_state_loaded();
+}
+
+void NamedOptimizer::save(torch::serialize::OutputArchive& archive) const {
+  write_to_archive(export_state(), archive);
+}
+
+void NamedOptimizer::load(torch::serialize::InputArchive& archive) {
+  import_state(read_from_archive(archive), "archive");
+}
+
+}  // namespace adaact

@@ -1,0 +1,122 @@
+#include <adaact/optim/observing_optimizer.h>
+
+#include <algorithm>
+#include <iomanip>
+#include <ostream>
+#include <utility>
+
+namespace adaact {
+namespace {
+
+std::string why_never_seen(const LayerMap& model, const NamedParameter& parameter) {
+  if (!parameter.tensor.requires_grad()) return "frozen: it takes no gradient";
+  if (parameter.is_layer_weight) return "its layer has not been used in training yet";
+  switch (model.layers()[parameter.layer].kind) {
+    case LayerKind::Normalization:
+      return "parameter of a normalisation";
+    case LayerKind::Embedding:
+      return "embedding: its input is an index";
+    case LayerKind::TransposedConvolution:
+      return "transposed convolution";
+    case LayerKind::Recurrent:
+      return "recurrent cell";
+    case LayerKind::Linear:
+    case LayerKind::Convolution:
+    case LayerKind::PackedProjection:
+      return parameter.tensor.dim() == 1 ? "bias of a layer that has not been used in training yet"
+                                         : "attention parameter that is no layer's weight";
+    case LayerKind::Other:
+      break;
+  }
+  return "not seen as a layer's weight or bias";
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const std::vector<ParameterCoverage>& coverage) {
+  std::size_t width = 0;
+  for (const auto& parameter : coverage) width = std::max(width, parameter.name.size());
+  for (const auto& parameter : coverage) {
+    out << std::left << std::setw(static_cast<int>(width)) << parameter.name << "  "
+        << (parameter.observed ? "observed      " : "not observed  ") << parameter.reason << '\n';
+  }
+  return out;
+}
+
+ObservingOptimizer::ObservingOptimizer(ObservingOptimizer&&) noexcept = default;
+ObservingOptimizer::~ObservingOptimizer() = default;
+
+void ObservingOptimizer::start_observing(std::shared_ptr<Listener> listener) {
+  observer_ = std::make_unique<Observer>(model(), std::move(listener));
+}
+
+ObservationPause ObservingOptimizer::pause_observation() const { return observer_->pause(); }
+
+void ObservingOptimizer::discard_observations() {
+  take_observations();
+  observer_->discard_failure();
+}
+
+void ObservingOptimizer::observe(const torch::Tensor& weight, const torch::Tensor& input,
+                                 const Geometry& geometry, const torch::Tensor& output) {
+  observer_->observe(weight, input, geometry, output);
+}
+
+std::size_t ObservingOptimizer::joint_bias(std::size_t weight) const {
+  for (const auto bias : parameter(weight).biases) {
+    const auto& tensor = parameter(bias).tensor;
+    if (is_managed(bias) && tensor.requires_grad() &&
+        tensor.numel() == parameter(weight).tensor.size(0)) {
+      return bias;
+    }
+  }
+  return LayerMap::kNotFound;
+}
+
+void ObservingOptimizer::on_step_begin() {
+  take_observations();
+  observer_->rethrow_failure();
+}
+
+void ObservingOptimizer::on_step_end() {
+  if (!std::exchange(first_step_done_, true)) warn_about_unseen_layers();
+}
+
+void ObservingOptimizer::on_state_loaded() {
+  first_step_done_ = true;
+  discard_observations();
+}
+
+std::vector<ParameterCoverage> ObservingOptimizer::coverage() const {
+  std::vector<ParameterCoverage> all;
+  for (std::size_t index = 0; index < model().parameters().size(); ++index) {
+    const auto& known = parameter(index);
+    if (!is_managed(index)) {
+      all.push_back({known.name, false, "in no parameter group: it is not updated"});
+    } else if (auto why = why_observed(index); !why.empty()) {
+      all.push_back({known.name, true, std::move(why)});
+    } else {
+      auto why_not = why_not_observed(index);
+      all.push_back(
+          {known.name, false, why_not.empty() ? why_never_seen(model(), known) : why_not});
+    }
+  }
+  return all;
+}
+
+void ObservingOptimizer::warn_about_unseen_layers() const {
+  std::string names;
+  for (const auto index : managed()) {
+    const auto& known = parameter(index);
+    const bool eligible = known.is_layer_weight && known.tensor.requires_grad();
+    if (eligible && why_observed(index).empty() && why_not_observed(index).empty()) {
+      names += (names.empty() ? "" : ", ") + known.name;
+    }
+  }
+  if (names.empty()) return;
+  TORCH_WARN(label(), ": the first step saw no use of the layers with these weights: ", names,
+             ". Until they are used while gradients are recorded they follow the rule for "
+             "unobserved parameters; coverage() tells more.");
+}
+
+}  // namespace adaact
