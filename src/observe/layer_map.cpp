@@ -122,6 +122,12 @@ void LayerMap::pair_biases() {
   }
 }
 
+std::vector<torch::Tensor> LayerMap::tensors() const {
+  std::vector<torch::Tensor> tensors;
+  for (const auto& parameter : parameters_) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
 std::size_t LayerMap::find(const torch::Tensor& parameter) const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& known) {
     return known.tensor.is_same(parameter);

@@ -53,4 +53,21 @@ bool all_finite(const torch::Tensor& tensor) {
   return torch::isfinite(tensor).all().item<bool>();
 }
 
+std::string non_finite_gradient(const torch::optim::Optimizer& optimizer, const LayerMap& model) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto& gradient = parameter.grad();
+      if (!parameter.requires_grad() || !gradient.defined() ||
+          all_finite(gradient.is_sparse() ? gradient._values() : gradient)) {
+        continue;
+      }
+      const auto index = model.find(parameter);
+      const auto name =
+          index == LayerMap::kNotFound ? "a parameter" : model.parameters()[index].name;
+      return "the gradient of '" + name + "' is not finite";
+    }
+  }
+  return {};
+}
+
 }  // namespace adaact

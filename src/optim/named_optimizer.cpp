@@ -29,11 +29,7 @@ NamedOptimizer::NamedOptimizer(NamedOptimizer&&) noexcept = default;
 NamedOptimizer::~NamedOptimizer() = default;
 
 void NamedOptimizer::add_param_groups(std::vector<torch::optim::OptimizerParamGroup> param_groups) {
-  if (param_groups.empty()) {
-    std::vector<torch::Tensor> all;
-    for (const auto& parameter : model_.parameters()) all.push_back(parameter.tensor);
-    param_groups.emplace_back(std::move(all));
-  }
+  if (param_groups.empty()) param_groups.emplace_back(model_.tensors());
   for (const auto& group : param_groups) add_param_group(group);
 }
 
@@ -122,19 +118,13 @@ torch::Tensor NamedOptimizer::step(LossClosure closure) {
 }
 
 std::string NamedOptimizer::find_non_finite() const {
-  const auto indices = trained();
-  for (const auto index : indices) {
+  for (const auto index : trained()) {
     const auto& gradient = parameter(index).tensor.grad();
     TORCH_CHECK(gradient.layout() == torch::kStrided, label(), ": the gradient of '",
                 parameter(index).name, "' is ", gradient.layout(), ", expected a dense one");
   }
-  if (auto other = find_other_non_finite(); !other.empty()) return other;
-  for (const auto index : indices) {
-    if (!all_finite(parameter(index).tensor.grad())) {
-      return "the gradient of '" + parameter(index).name + "' is not finite";
-    }
-  }
-  return {};
+  auto culprit = find_other_non_finite();
+  return culprit.empty() ? non_finite_gradient(*this, model_) : culprit;
 }
 
 OptimizerState NamedOptimizer::export_state() const {

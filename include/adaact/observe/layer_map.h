@@ -69,6 +69,9 @@ class LayerMap {
   const std::vector<Layer>& layers() const noexcept { return layers_; }
   const std::vector<NamedParameter>& parameters() const noexcept { return parameters_; }
 
+  /// The parameters without their names.
+  std::vector<torch::Tensor> tensors() const;
+
   /// Index of a parameter by identity; kNotFound where it is none of this model's.
   static constexpr std::size_t kNotFound = SIZE_MAX;
   std::size_t find(const torch::Tensor& parameter) const;

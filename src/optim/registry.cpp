@@ -1,0 +1,181 @@
+#include <adaact/optim/registry.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include <adaact/optim/adaact.h>
+#include <adaact/optim/adan.h>
+#include <adaact/optim/foof.h>
+#include <adaact/optim/kfac.h>
+#include <adaact/optim/lamb.h>
+#include <adaact/optim/libtorch.h>
+#include <adaact/optim/param_groups.h>
+#include <adaact/optim/sam.h>
+
+#include "optim/libtorch_codec.h"
+
+namespace adaact {
+namespace {
+
+using nlohmann::json;
+using OptimizerPointer = std::unique_ptr<torch::optim::Optimizer>;
+
+constexpr char kPolicy[] = "non_finite_policy";
+constexpr char kBase[] = "base";
+constexpr char kSam[] = "sam";
+
+template <typename Options>
+std::vector<torch::optim::OptimizerParamGroup> groups_for(torch::nn::Module& module,
+                                                          const Options& options, DecayRule decay) {
+  if (decay == DecayRule::Everything) return {};
+  return no_decay_groups(module, options);
+}
+
+struct Entry {
+  std::function<json()> defaults;
+  std::function<OptimizerPointer(torch::nn::Module&, const json&, DecayRule)> make;
+};
+
+template <typename Optimizer, typename Options>
+Entry entry_of() {
+  return {[] { return json::parse(Options().to_json()); },
+          [](torch::nn::Module& module, const json& given, DecayRule decay) -> OptimizerPointer {
+            const auto options = Options::from_json(given.dump());
+            return std::make_unique<Optimizer>(module, groups_for(module, options, decay), options);
+          }};
+}
+
+/// LibTorch's options do not hold the policy; here they do, as all others.
+template <typename Optimizer, typename Options>
+Entry libtorch_entry(const Options& defaults) {
+  return {[defaults] {
+            auto all = options_to_json(defaults);
+            all[kPolicy] = "throw";
+            return all;
+          },
+          [defaults](torch::nn::Module& module, json given, DecayRule decay) -> OptimizerPointer {
+            auto policy = NonFinitePolicy::Throw;
+            if (given.contains(kPolicy)) {
+              option_visitors::FromJson read{
+                  OptionDescription<Options>::kOptimizer, {{kPolicy, given[kPolicy]}}, {}};
+              read(kPolicy, policy, non_finite_policy_names());
+              given.erase(kPolicy);
+            }
+            const auto options = options_from_json(given, defaults);
+            return std::make_unique<Optimizer>(module, groups_for(module, options, decay), options,
+                                               policy);
+          }};
+}
+
+const std::map<std::string, Entry>& entries() {
+  static const std::map<std::string, Entry> all{
+      {"adaact", entry_of<AdaAct, AdaActOptions>()},
+      {"adan", entry_of<Adan, AdanOptions>()},
+      {"foof", entry_of<Foof, FoofOptions>()},
+      {"kfac", entry_of<Kfac, KfacOptions>()},
+      {"lamb", entry_of<Lamb, LambOptions>()},
+      {"sgd", libtorch_entry<SGD>(torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4))},
+      {"adam", libtorch_entry<Adam>(torch::optim::AdamOptions())},
+      {"adamw", libtorch_entry<AdamW>(torch::optim::AdamWOptions())},
+  };
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+const Entry& find_entry(const std::string& name) {
+  const auto found = entries().find(name);
+  TORCH_CHECK(found != entries().end(), "adaact: there is no optimizer '", name,
+              "'; there are: ", joined(optimizer_names()));
+  return found->second;
+}
+
+std::string base_of(const json& given) {
+  if (!given.contains(kBase)) return "sgd";
+  const auto& base = given[kBase];
+  const bool known = base.is_string() && entries().count(base.get<std::string>()) != 0;
+  TORCH_CHECK(known, "Sam: base is ", base.dump(), ", expected one of: ", joined_keys(entries()));
+  return base.get<std::string>();
+}
+
+json sam_defaults(const std::string& base) {
+  auto all = find_entry(base).defaults();
+  all.update(json::parse(SamOptions().to_json()));
+  all[kBase] = base;
+  return all;
+}
+
+OptimizerPointer make_sam(torch::nn::Module& module, const json& given, DecayRule decay) {
+  const auto base = base_of(given);
+  const auto known = sam_defaults(base);
+  const auto own = json::parse(SamOptions().to_json());
+  auto of_sam = json::object();
+  auto of_base = json::object();
+  for (const auto& [option, value] : given.items()) {
+    TORCH_CHECK(known.contains(option), "Sam over ", base, ": there is no option '", option,
+                "'; there are: ", joined_keys(known.get<std::map<std::string, json>>()));
+    if (option == kBase) continue;
+    (own.contains(option) ? of_sam : of_base)[option] = value;
+    if (option == kPolicy) of_base[option] = value;
+  }
+  const auto options = SamOptions::from_json(of_sam.dump());
+  return std::make_unique<Sam>(module, find_entry(base).make(module, of_base, decay), options);
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries()) names.push_back(name);
+  names.emplace_back(kSam);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+OptimizerPointer make_optimizer(const std::string& name, torch::nn::Module& module,
+                                const std::string& options, DecayRule decay) {
+  const auto given = parse_options(options);
+  TORCH_CHECK(given.is_object(), "adaact: the options of '", name, "' are ", options,
+              ", expected a JSON object");
+  return name == kSam ? make_sam(module, given, decay)
+                      : find_entry(name).make(module, given, decay);
+}
+
+std::string default_options(const std::string& name, const std::string& sam_base) {
+  return (name == kSam ? sam_defaults(sam_base) : find_entry(name).defaults()).dump();
+}
+
+NamedState named_state(torch::optim::Optimizer& optimizer) {
+  auto* named = dynamic_cast<HasNamedState*>(&optimizer);
+  TORCH_CHECK(named != nullptr,
+              "adaact: this optimizer's state has no names; make it with make_optimizer(), or as "
+              "adaact::SGD, adaact::Adam or adaact::AdamW");
+  return NamedState(*named);
+}
+
+OptimizerConfig OptimizerConfig::read(const std::filesystem::path& path,
+                                      const std::string& setting) {
+  std::ifstream file(path);
+  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto content = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK(content.is_object() && content.contains("optimizer") &&
+                  content["optimizer"].is_string() && content.contains("settings") &&
+                  content["settings"].is_object(),
+              "adaact: ", path.string(),
+              " is no optimizer configuration: expected a JSON object with \"optimizer\" and "
+              "\"settings\"");
+  const auto& settings = content["settings"];
+  TORCH_CHECK(settings.contains(setting), "adaact: ", path.string(), " has no setting '", setting,
+              "'; there are: ", joined_keys(settings.get<std::map<std::string, json>>()));
+  return {content["optimizer"].get<std::string>(), settings[setting].dump()};
+}
+
+}  // namespace adaact

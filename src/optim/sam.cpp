@@ -1,0 +1,268 @@
+// Symbols of the paper and where they live:
+//
+//   ρ       radius of the neighbourhood                     SamOptions::rho
+//   e       ρ g / ‖g‖, the step up                          perturbation
+//           ρ θ² g / ‖ |θ| g ‖ for the adaptive form
+//   θ + e   where the second gradient is taken              Sam::climb
+
+#include <adaact/optim/sam.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <adaact/optim/observing_optimizer.h>
+
+#include "optim/all_finite.h"
+#include "optim/libtorch_codec.h"
+#include "optim/parameter_update.h"
+
+namespace adaact {
+
+template <>
+struct OptionDescription<SamOptions> {
+  static constexpr char kOptimizer[] = "Sam";
+
+  template <typename Options, typename Visitor>
+  static void visit(Options& options, Visitor&& visit) {
+    visit("rho", options.rho(), at_least(0.0));
+    visit("adaptive", options.adaptive(), AnyBool());
+    visit("non_finite_policy", options.non_finite_policy(), non_finite_policy_names());
+  }
+};
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double kNormFloor = 1e-12;
+constexpr char kSkippedSteps[] = "sam_skipped_steps";
+
+/// Puts tensors back to the values they had, however a scope is left.
+class Restore {
+ public:
+  explicit Restore(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
+    for (const auto& tensor : tensors_) values_.push_back(tensor.detach().clone());
+  }
+  ~Restore() {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].detach().copy_(values_[i]);
+  }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+ private:
+  std::vector<torch::Tensor> tensors_;
+  std::vector<torch::Tensor> values_;
+};
+
+bool is_trained(const torch::Tensor& parameter) {
+  return parameter.requires_grad() && parameter.grad().defined();
+}
+
+/// g, or |θ| g for the adaptive form: what the norm is taken of.
+torch::Tensor weighted_gradient(const torch::Tensor& theta, bool adaptive) {
+  const auto& g = theta.grad();
+  return adaptive ? theta.detach().abs() * g : g;
+}
+
+torch::Tensor perturbation(const torch::Tensor& theta, const SamOptions& options, double norm) {
+  const auto scale = options.rho() / (norm + kNormFloor);
+  const auto& g = theta.grad();
+  return (options.adaptive() ? theta.detach().square() * g : g) * scale;  // e
+}
+
+/// The base's state under names, if it has one.
+OptimizerState state_of_base(const torch::optim::Optimizer& base, const LayerMap& model) {
+  if (const auto* named = dynamic_cast<const HasNamedState*>(&base)) return named->export_state();
+  const auto* codec = codec_of_libtorch(base);
+  TORCH_CHECK(codec != nullptr, "Sam: the state of the base optimizer has no names");
+  return export_named_state(base, model, *codec);
+}
+
+void set_state_of_base(torch::optim::Optimizer& base, const LayerMap& model,
+                       const OptimizerState& state, const std::string& source) {
+  if (auto* named = dynamic_cast<HasNamedState*>(&base)) {
+    named->import_state(state, source);
+  } else {
+    import_named_state(base, model, *codec_of_libtorch(base), state, source);
+  }
+}
+
+std::string sam_of(const std::string& base) { return "Sam(" + base + ")"; }
+
+}  // namespace
+
+SamOptions::SamOptions(double rho) : rho_(rho) {}
+
+double SamOptions::lr() const {
+  const auto base = base_.lock();
+  TORCH_CHECK(base, "Sam: these options belong to no optimizer; the learning rate is the base's");
+  return base->param_groups()[group_].options().get_lr();
+}
+
+SamOptions& SamOptions::lr(double lr) {
+  const auto base = base_.lock();
+  TORCH_CHECK(base, "Sam: these options belong to no optimizer; the learning rate is the base's");
+  base->param_groups()[group_].options().set_lr(lr);
+  return *this;
+}
+
+template struct JsonOptions<SamOptions>;
+
+Sam::Sam(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> base,
+         const SamOptions& defaults)
+    : Sam(LayerMap(module), module.buffers(), std::move(base), defaults) {}
+
+Sam::Sam(LayerMap model, std::vector<torch::Tensor> buffers,
+         std::unique_ptr<torch::optim::Optimizer> base, const SamOptions& defaults)
+    : Optimizer(std::vector<torch::optim::OptimizerParamGroup>{},
+                std::make_unique<SamOptions>(defaults)),
+      model_(std::move(model)),
+      buffers_(std::move(buffers)),
+      base_(std::move(base)) {
+  defaults.validate();
+  TORCH_CHECK(base_ != nullptr, "Sam: there is no base optimizer");
+  for (const auto& group : base_->param_groups()) {
+    for (const auto& parameter : group.params()) index_in_model(model_, parameter, "Sam");
+  }
+  follow_base_groups();
+}
+
+const SamOptions& Sam::options_of(const torch::optim::OptimizerParamGroup& group) const {
+  return static_cast<const SamOptions&>(group.options());
+}
+
+void Sam::follow_base_groups() {
+  const auto& groups = base_->param_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (g == param_groups_.size()) {
+      auto options = static_cast<const SamOptions&>(defaults());
+      options.base_ = base_;
+      options.group_ = g;
+      param_groups_.emplace_back(std::vector<torch::Tensor>{},
+                                 std::make_unique<SamOptions>(options));
+    }
+    options_of(param_groups_[g]).validate();
+    param_groups_[g].params() = groups[g].params();
+  }
+}
+
+torch::Tensor Sam::step(LossClosure closure) {
+  TORCH_CHECK(
+      closure,
+      "Sam: step() needs a closure that computes the loss and its gradients: it runs twice");
+  const torch::NoGradGuard no_grad;
+  follow_base_groups();
+  const auto run = [&closure] {
+    const at::AutoGradMode with_grad(true);
+    return closure();
+  };
+  const auto loss = run();
+  if (rejects("at the parameters")) return loss;
+  {
+    std::optional<ObservationPause> pause;
+    if (const auto* observing = dynamic_cast<const ObservingOptimizer*>(base_.get())) {
+      pause.emplace(observing->pause_observation());
+    }
+    std::vector<torch::Tensor> changing = buffers_;
+    for (const auto& group : param_groups_) {
+      std::copy_if(group.params().begin(), group.params().end(), std::back_inserter(changing),
+                   is_trained);
+    }
+    const Restore restore(std::move(changing));
+    climb();
+    zero_grad();
+    run();
+  }
+  if (rejects("after the step up")) return loss;
+  base_->step();
+  return loss;
+}
+
+bool Sam::rejects(const std::string& when) {
+  const auto culprit = non_finite_gradient(*base_, model_);
+  if (culprit.empty()) return false;
+  if (auto* observing = dynamic_cast<ObservingOptimizer*>(base_.get())) {
+    observing->discard_observations();
+  }
+  if (options_of(param_groups_[0]).non_finite_policy() == NonFinitePolicy::Throw) {
+    throw NonFiniteError("Sam: " + culprit + " " + when +
+                         "; the step was rejected and nothing has changed");
+  }
+  ++skipped_steps_;
+  return true;
+}
+
+void Sam::climb() {
+  std::vector<torch::Tensor> weighted;
+  for (const auto& group : param_groups_) {
+    for (const auto& theta : group.params()) {
+      if (is_trained(theta)) {
+        weighted.push_back(weighted_gradient(theta, options_of(group).adaptive()));
+      }
+    }
+  }
+  const auto norm = global_norm(weighted);
+  for (const auto& group : param_groups_) {
+    for (const auto& theta : group.params()) {
+      if (is_trained(theta)) theta.detach().add_(perturbation(theta, options_of(group), norm));
+    }
+  }
+}
+
+OptimizerState Sam::export_state() const {
+  auto exported = state_of_base(*base_, model_);
+  exported.optimizer = sam_of(exported.optimizer);
+  exported.counters[kSkippedSteps] = skipped_steps_;
+  for (std::size_t g = 0; g < exported.groups.size(); ++g) {
+    auto& options = exported.groups[g].options;
+    options = json{{"sam", json::parse(options_of(param_groups_[g]).to_json())},
+                   {"base", json::parse(options)}}
+                  .dump();
+  }
+  return exported;
+}
+
+void Sam::import_state(const OptimizerState& saved, const std::string& source) {
+  const auto mine = export_state();
+  mine.check_that_it_fits(saved, source);
+  const auto skipped_steps = counter_of(saved, kSkippedSteps, source);
+
+  auto of_base = saved;
+  of_base.optimizer = state_of_base(*base_, model_).optimizer;
+  of_base.counters.erase(kSkippedSteps);
+  std::vector<SamOptions> options(mine.groups.size());
+  for (auto& group : of_base.groups) {
+    const auto both = json::parse(group.options, nullptr, /*allow_exceptions=*/false);
+    TORCH_CHECK(both.is_object() && both.contains("sam") && both.contains("base"),
+                "adaact: ", source,
+                ": the options of a group are not those of Sam: ", group.options);
+    group.options = both["base"].dump();
+    for (std::size_t g = 0; g < mine.groups.size(); ++g) {
+      const auto& names = mine.groups[g].parameters;
+      if (std::is_permutation(names.begin(), names.end(), group.parameters.begin(),
+                              group.parameters.end())) {
+        options[g] = SamOptions::from_json(both["sam"].dump());
+      }
+    }
+  }
+  set_state_of_base(*base_, model_, of_base, source);
+  for (std::size_t g = 0; g < options.size(); ++g) {
+    options[g].base_ = base_;
+    options[g].group_ = g;
+    static_cast<SamOptions&>(param_groups_[g].options()) = options[g];
+  }
+  skipped_steps_ = skipped_steps;
+}
+
+void Sam::save(torch::serialize::OutputArchive& archive) const {
+  write_to_archive(export_state(), archive);
+}
+
+void Sam::load(torch::serialize::InputArchive& archive) {
+  import_state(read_from_archive(archive), "archive");
+}
+
+}  // namespace adaact
