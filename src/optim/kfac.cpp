@@ -58,7 +58,7 @@ struct Eigen {
 Eigen eigen(const torch::Tensor& matrix) {
   const auto [values, vectors] = at::linalg_eigh(matrix.to(torch::kFloat64));
   const auto dtype = matrix.scalar_type();
-  return {values.clamp_min(0.0).to(dtype), vectors.to(dtype)};
+  return {values.clamp_min(0.0).to(dtype), vectors.to(dtype).contiguous()};
 }
 
 }  // namespace

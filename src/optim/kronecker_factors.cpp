@@ -136,6 +136,8 @@ std::vector<KroneckerFactors> averaged(std::vector<KroneckerFactors> factors,
   return factors;
 }
 
+// Results of LAPACK are column-major and files are not: contiguous, so that a product rounds the same
+// before and after a state was saved.
 torch::Tensor damped_inverse(const torch::Tensor& matrix, const torch::Tensor& damping,
                              InverseMethod method) {
   const auto m = matrix.to(torch::kFloat64);
@@ -143,10 +145,10 @@ torch::Tensor damped_inverse(const torch::Tensor& matrix, const torch::Tensor& d
   if (method == InverseMethod::Eigen) {
     const auto [values, vectors] = at::linalg_eigh(m);
     const auto scaled = vectors / (values.clamp_min(0.0) + delta).unsqueeze(-2);
-    return scaled.matmul(vectors.transpose(-2, -1)).to(matrix.scalar_type());
+    return scaled.matmul(vectors.transpose(-2, -1)).to(matrix.scalar_type()).contiguous();
   }
   const auto damped = m + torch::diag_embed(delta.expand({m.size(0), m.size(-1)}));
-  return at::cholesky_inverse(at::linalg_cholesky(damped)).to(matrix.scalar_type());
+  return at::cholesky_inverse(at::linalg_cholesky(damped)).to(matrix.scalar_type()).contiguous();
 }
 
 }  // namespace adaact

@@ -18,6 +18,16 @@ std::vector<torch::optim::OptimizerParamGroup> or_one_of_all(
   return param_groups;
 }
 
+/// LibTorch 1.13 keeps the gradient of a parameter that was frozen after a step, and its optimizers
+/// would go on moving it by momentum and decay.
+void drop_gradients_of_frozen(torch::optim::Optimizer& optimizer) {
+  for (auto& group : optimizer.param_groups()) {
+    for (auto& parameter : group.params()) {
+      if (!parameter.requires_grad()) parameter.mutable_grad().reset();
+    }
+  }
+}
+
 }  // namespace
 
 const StateCodec* codec_of_libtorch(const torch::optim::Optimizer& optimizer) {
@@ -63,6 +73,7 @@ torch::Tensor LibTorchOptimizer<Base, BaseOptions>::step(LossClosure closure) {
   }
   const auto culprit = non_finite_gradient(*this, model_);
   if (culprit.empty()) {
+    drop_gradients_of_frozen(*this);
     Base::step();
   } else if (non_finite_policy_ == NonFinitePolicy::Throw) {
     throw NonFiniteError(codec_of_libtorch(*this)->optimizer() + ": " + culprit +

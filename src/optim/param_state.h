@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sstream>
 #include <string>
 #include <type_traits>
 
@@ -12,7 +13,9 @@ namespace adaact {
 template <typename StateMap>
 typename StateMap::key_type param_state_key(const torch::Tensor& parameter) {
   if constexpr (std::is_same_v<typename StateMap::key_type, std::string>) {
-    return std::to_string(reinterpret_cast<std::uintptr_t>(parameter.unsafeGetTensorImpl()));
+    std::ostringstream address;  // written as LibTorch's own optimizers write it
+    address << static_cast<const void*>(parameter.unsafeGetTensorImpl());
+    return address.str();
   } else {
     return parameter.unsafeGetTensorImpl();
   }
