@@ -106,19 +106,67 @@ void add_second_moment_benchmarks() {
 // Training steps.
 
 const char* const kModels[] = {"lenet5", "resnet20"};
-const char* const kOptimizers[] = {"sgd", "adam", "adaact"};
+const char* const kOptimizers[] = {"sgd", "adam", "adaact", "adan", "lamb", "sam", "foof", "kfac"};
+
+/// FOOF and KFAC do different things in different steps: what each costs alone, and a whole period.
+struct Periods {
+  const char* name;
+  int64_t covariance;
+  int64_t inverse;
+  int64_t steps;  // to measure
+};
+constexpr int64_t kNever = 1 << 30;
+const Periods kPeriods[] = {
+    // (T_cov, T_inv)
+    {"neither", kNever, kNever, 2},
+    {"covariance", 1, kNever, 2},
+    {"both", 1, 1, 2},
+    {"period", 5, 50, 50},
+};
+const char* const kFactored[] = {"foof", "kfac"};
+
+bool is_factored(const std::string& optimizer) {
+  return std::find(std::begin(kFactored), std::end(kFactored), optimizer) != std::end(kFactored);
+}
+
+TrainingStep::Source source_of(const std::string& optimizer) {
+  return optimizer == "sgd" || optimizer == "adam" ? TrainingStep::Source::Baseline
+                                                   : TrainingStep::Source::Registry;
+}
+
+benchmark::internal::Benchmark* add_step(const std::string& name, const std::string& model,
+                                         const std::string& optimizer,
+                                         const std::string& options = "{}") {
+  return benchmark::RegisterBenchmark(name.c_str(),
+                                      [=](benchmark::State& state) {
+                                        TrainingStep step(model, optimizer, source_of(optimizer),
+                                                          options);
+                                        step.run();  // makes the state
+                                        for (auto _ : state) step.run();
+                                      })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+std::string step_name(const std::string& model, const std::string& optimizer) {
+  return "step/" + model + "/" + optimizer + (is_factored(optimizer) ? "/period" : "");
+}
 
 void add_step_benchmarks() {
   for (const std::string model : kModels) {
     for (const std::string optimizer : kOptimizers) {
-      benchmark::RegisterBenchmark(("step/" + model + "/" + optimizer).c_str(),
-                                   [model, optimizer](benchmark::State& state) {
-                                     TrainingStep step(model, optimizer);
-                                     step.run();  // makes the state
-                                     for (auto _ : state) step.run();
-                                   })
-          ->UseRealTime()
-          ->Unit(benchmark::kMillisecond);
+      if (!is_factored(optimizer)) {
+        add_step(step_name(model, optimizer), model, optimizer);
+        continue;
+      }
+      for (const auto& periods : kPeriods) {
+        const json options{{"covariance_period", periods.covariance},
+                           {"inverse_period", periods.inverse}};
+        add_step("step/" + model + "/" + optimizer + "/" + periods.name, model, optimizer,
+                 options.dump())
+            ->Iterations(periods.steps)
+            ->Repetitions(3);
+      }
     }
   }
 }
@@ -187,34 +235,101 @@ void print_second_moments(const Collector& results, json& out) {
 
 /// What the first steps of a fresh model and optimizer need: activations, gradients, state, scratch.
 double peak_megabytes_of_step(const std::string& model, const std::string& optimizer) {
-  TrainingStep step(model, optimizer);
+  TrainingStep step(model, optimizer, source_of(optimizer));
   return static_cast<double>(peak_bytes([&] {
            for (int i = 0; i < 3; ++i) step.run();
          })) /
          1e6;
 }
 
+struct StateSize {
+  double megabytes = 0.0;
+  double ratio_to_weights = 0.0;
+};
+
+/// What an optimizer keeps from step to step, counters left out.
+StateSize state_size(const std::string& model, const std::string& optimizer) {
+  TrainingStep step(model, optimizer, TrainingStep::Source::Registry);
+  step.run();
+  double bytes = 0.0;
+  const auto state = dynamic_cast<const HasNamedState&>(step.optimizer()).export_state();
+  for (const auto& [parameter, entries] : state.entries) {
+    for (const auto& [entry, tensor] : entries) {
+      if (tensor.is_floating_point()) bytes += static_cast<double>(tensor.nbytes());
+    }
+  }
+  double weights = 0.0;
+  for (const auto& parameter : step.module().parameters()) {
+    weights += static_cast<double>(parameter.nbytes());
+  }
+  return {bytes / 1e6, bytes / weights};
+}
+
 void print_steps(const Collector& results, json& out) {
   std::printf(
       "\nTraining step, batch 128, 3x32x32, ms (median [10 %%, 90 %%]); memory a step adds at its "
-      "peak\n");
-  std::printf("%-10s %-8s %26s %10s %10s %10s\n", "model", "", "ms", "to SGD", "peak MB", "to SGD");
+      "peak; optimizer state\n");
+  std::printf("%-10s %-8s %26s %8s %8s %8s %8s %9s %10s\n", "model", "", "ms", "to SGD", "to Adam",
+              "peak MB", "to SGD", "state MB", "to weights");
   for (const std::string model : kModels) {
-    if (!results.has("step/" + model + "/sgd")) continue;
-    const auto sgd = results.of("step/" + model + "/sgd");
+    if (!results.has(step_name(model, "sgd")) || !results.has(step_name(model, "adam"))) continue;
+    const auto sgd = results.of(step_name(model, "sgd")).median;
+    const auto adam = results.of(step_name(model, "adam")).median;
     const auto sgd_peak = peak_megabytes_of_step(model, "sgd");
     for (const std::string optimizer : kOptimizers) {
-      const auto time = results.of("step/" + model + "/" + optimizer);
+      if (!results.has(step_name(model, optimizer))) continue;
+      const auto time = results.of(step_name(model, optimizer));
       const auto peak = peak_megabytes_of_step(model, optimizer);
-      std::printf("%-10s %-8s %8.2f [%6.2f, %6.2f] %10.3f %10.1f %10.3f\n", model.c_str(),
-                  optimizer.c_str(), time.median, time.low, time.high, time.median / sgd.median,
-                  peak, peak / sgd_peak);
+      const auto state = state_size(model, optimizer);
+      std::printf("%-10s %-8s %8.2f [%6.2f, %6.2f] %8.3f %8.3f %8.1f %8.3f %9.3f %10.2f\n",
+                  model.c_str(), optimizer.c_str(), time.median, time.low, time.high,
+                  time.median / sgd, time.median / adam, peak, peak / sgd_peak, state.megabytes,
+                  state.ratio_to_weights);
       out["step"].push_back({{"model", model},
                              {"optimizer", optimizer},
                              {"milliseconds", time.median},
-                             {"ratio_to_sgd", time.median / sgd.median},
+                             {"ratio_to_sgd", time.median / sgd},
+                             {"ratio_to_adam", time.median / adam},
                              {"peak_megabytes", peak},
-                             {"peak_ratio_to_sgd", peak / sgd_peak}});
+                             {"peak_ratio_to_sgd", peak / sgd_peak},
+                             {"state_megabytes", state.megabytes},
+                             {"state_ratio_to_weights", state.ratio_to_weights}});
+    }
+  }
+}
+
+/// What a step costs beyond SGD's: as measured over a period, as the periods promise from the parts,
+/// and where covariance and inverse come with every step.
+void print_periods(const Collector& results, json& out) {
+  std::printf(
+      "\nFOOF and KFAC beyond SGD, ms a step: a period (covariance every 5 steps, inverse every "
+      "50),"
+      " what the parts promise for it, and both in every step\n");
+  std::printf("%-10s %-8s %8s %8s %12s %12s %12s %10s\n", "model", "", "period", "promised",
+              "each step", "covariance", "inverse", "faster by");
+  for (const std::string model : kModels) {
+    for (const std::string optimizer : kFactored) {
+      const auto name = "step/" + model + "/" + optimizer + "/";
+      if (!results.has(name + "period") || !results.has(step_name(model, "sgd"))) continue;
+      const auto sgd = results.of(step_name(model, "sgd")).median;
+      const auto beyond_sgd = [&](const char* which) {
+        return results.of(name + which).median - sgd;
+      };
+      const auto neither = beyond_sgd("neither");
+      const auto covariance = beyond_sgd("covariance") - neither;
+      const auto both = beyond_sgd("both");
+      const auto inverse = both - beyond_sgd("covariance");
+      const auto period = beyond_sgd("period");
+      const auto promised = neither + covariance / 5.0 + inverse / 50.0;
+      std::printf("%-10s %-8s %8.2f %8.2f %12.2f %12.2f %12.2f %10.1f\n", model.c_str(),
+                  optimizer.c_str(), period, promised, both, covariance, inverse, both / period);
+      out["periods"].push_back({{"model", model},
+                                {"optimizer", optimizer},
+                                {"period_milliseconds", period},
+                                {"promised_milliseconds", promised},
+                                {"each_step_milliseconds", both},
+                                {"covariance_milliseconds", covariance},
+                                {"inverse_milliseconds", inverse}});
     }
   }
 }
@@ -243,6 +358,7 @@ int run(int argc, char** argv) {
   std::printf("LibTorch %s, %d threads\n", TORCH_VERSION, at::get_num_threads());
   print_second_moments(results, out);
   print_steps(results, out);
+  print_periods(results, out);
   out["repetitions"] = results.times();
   if (!json_path.empty()) std::ofstream(json_path) << out.dump(1) << "\n";
   return 0;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "support/layer_cases.h"
 #include "support/tolerance.h"
 
 namespace {
@@ -54,6 +55,26 @@ TEST(Covariance, BFloat16Input_IsSummedInFloat32) {
   EXPECT_EQ(moment.sum.scalar_type(), torch::kFloat32);
   const auto exact = adaact::covariance(x.to(torch::kFloat64), Geometry::linear(), true);
   EXPECT_TRUE(all_close(moment.sum, exact.sum, 1e-6));
+}
+
+// A BLAS adds float32 rows in float32, however many there are: hence 1e-5.
+TEST(CovarianceTest, AgreesWithThePatchMatrixOverDrawnLayers) {
+  for (const auto dtype : {torch::kFloat64, torch::kFloat32, torch::kBFloat16}) {
+    adaact::testing::CaseGenerator cases(11);
+    for (int i = 0; i < 150; ++i) {
+      const auto layer = cases.draw(dtype);
+      const bool with_bias = i % 2 == 0;
+      const auto moment = adaact::covariance(layer.input, layer.geometry, with_bias);
+      auto rows = adaact::patch_matrix(layer.input.to(torch::kFloat64), layer.geometry);
+      if (with_bias) {
+        rows = torch::cat({rows, torch::ones({rows.size(0), rows.size(1), 1}, rows.options())}, 2);
+      }
+      EXPECT_EQ(moment.count, rows.size(1));
+      EXPECT_TRUE(
+          all_close(moment.sum, explicit_covariance(rows), dtype == torch::kFloat64 ? 1e-12 : 1e-5))
+          << layer;
+    }
+  }
 }
 
 }  // namespace
