@@ -92,6 +92,7 @@ void LayerMap::add(const std::string& layer_name, const std::string& parameter_n
   if (index == kNotFound) {
     index = parameters_.size();
     parameters_.push_back({joined(layer_name, parameter_name), tensor, layer, is_layer_weight, {}});
+    by_identity_.emplace(tensor.unsafeGetTensorImpl(), index);
   } else if (is_layer_weight && !parameters_[index].is_layer_weight) {
     // Tied, as an embedding and its output layer: what matters is the layer that has an input.
     parameters_[index].is_layer_weight = true;
@@ -129,11 +130,8 @@ std::vector<torch::Tensor> LayerMap::tensors() const {
 }
 
 std::size_t LayerMap::find(const torch::Tensor& parameter) const {
-  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& known) {
-    return known.tensor.is_same(parameter);
-  });
-  return found == parameters_.end() ? kNotFound
-                                    : static_cast<std::size_t>(found - parameters_.begin());
+  const auto found = by_identity_.find(parameter.unsafeGetTensorImpl());
+  return found == by_identity_.end() ? kNotFound : found->second;
 }
 
 }  // namespace adaact

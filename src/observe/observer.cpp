@@ -86,8 +86,10 @@ class Observer::Core {
     return std::nullopt;
   }
 
+  bool is_paused() const { return pauses->load(std::memory_order_relaxed) > 0; }
+
   bool is_active(std::size_t parameter) const {
-    if (pauses->load(std::memory_order_relaxed) > 0) return false;
+    if (is_paused()) return false;
     const auto module = map.layers()[map.parameters()[parameter].layer].module.lock();
     return module == nullptr || module->is_training();
   }
@@ -276,9 +278,10 @@ void hook_output_gradient(const std::shared_ptr<Observer::Core>& observer, const
   if (!output.requires_grad() || !observer->listener->wants_output_gradient(use)) return;
   std::weak_ptr<Observer::Core> weak_core = observer;
   output.register_hook([weak_core, use](const torch::Tensor& gradient) {
-    if (const auto core = weak_core.lock()) {
-      core->guarded([&] { core->listener->on_output_gradient(use, gradient.detach()); });
-    }
+    const auto core = weak_core.lock();
+    // A user's own backward node may leave a gradient undefined: it is zero.
+    if (core == nullptr || !gradient.defined() || core->is_paused()) return;
+    core->guarded([&] { core->listener->on_output_gradient(use, gradient.detach()); });
   });
 }
 

@@ -104,6 +104,11 @@ AdaAct::AdaAct(LayerMap its_model, std::vector<torch::optim::OptimizerParamGroup
 AdaAct::AdaAct(AdaAct&& other) noexcept = default;
 AdaAct::~AdaAct() = default;
 
+bool AdaAct::takes_complex(const torch::optim::OptimizerOptions& options) const {
+  return static_cast<const AdaActOptions&>(options).unobserved_rule() ==
+         UnobservedRule::PlainGradient;
+}
+
 void AdaAct::on_groups_indexed() {
   auto& self = *internals_;
   const auto count = model().parameters().size();

@@ -10,17 +10,15 @@
 #include "optim/adaact_internals.h"
 #include "optim/param_state.h"
 #include "optim/row_moments.h"
+#include "optim/symmetric_eigen.h"
 
 namespace adaact {
 namespace {
 
-/// By eigenvectors, in float64 and with eigenvalues clamped at 0: rounding makes those of dead and
-/// duplicate inputs slightly negative.
 torch::Tensor inverse_power(const torch::Tensor& a_hat, const AdaActOptions& options) {
-  const auto [eigenvalues, q] = at::linalg_eigh(a_hat.to(torch::kFloat64));
-  const auto scale =
-      (eigenvalues.clamp_min(0.0) + options.damping()).pow(options.power()) + options.eps();
-  return (q / scale.unsqueeze(-2)).matmul(q.transpose(-2, -1)).to(a_hat.scalar_type());
+  const auto [values, q] = symmetric_eigen(a_hat);
+  const auto scale = (values + options.damping()).pow(options.power()) + options.eps();
+  return rebuilt(q, scale.reciprocal()).to(a_hat.scalar_type());
 }
 
 /// Moves M and returns M̂.

@@ -9,6 +9,7 @@
 
 #include "moments/accumulator.h"
 #include "optim/adaact_update.h"
+#include "optim/observed_features.h"
 #include "optim/parameter_update.h"
 
 namespace adaact {
@@ -39,12 +40,7 @@ class InputMeasure {
     if (!layer.managed || !weight.requires_grad() || !measurable) return {};
     auto moment = layer.full ? covariance(input, use.geometry, layer.with_bias)
                              : adaact::second_moment(input, use.geometry);
-    const auto features = weight.numel() / weight.size(0);
-    const auto observed = moment.sum.size(-1) - (layer.with_bias ? 1 : 0);
-    TORCH_CHECK(observed == features && (use.row_end - use.row_begin) % moment.sum.size(0) == 0,
-                "adaact: an input with ", observed, " features in ", moment.sum.size(0),
-                " groups was observed for a weight of shape ", weight.sizes(), ", expected ",
-                features, " features; a convolution needs its geometry");
+    check_observed_features(weight, use, moment.sum.size(-1) - (layer.with_bias ? 1 : 0));
     return moment;
   }
   /// False for what was measured before the parameter groups or their options changed, and for what

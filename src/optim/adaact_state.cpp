@@ -53,7 +53,10 @@ std::unique_ptr<StateCodec::State> AdaActCodec::state_from(const StateEntries& e
                                                            const NamedParameter& parameter,
                                                            const std::string& source) const {
   const auto expect = [&](bool holds, const char* entry) {
-    if (!holds) throw_misfit(entry, parameter, source);
+    if (holds) return;
+    const auto found = entries.find(entry);
+    if (found == entries.end()) throw_missing_entry(entry, parameter, source);
+    throw_misfit(entry, found->second, parameter, source);
   };
   auto state = std::make_unique<AdaActParamState>();
   auto& moments = state->moments();

@@ -9,6 +9,7 @@
 
 #include <adaact/optim/adan.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "optim/adan_update.h"
@@ -59,12 +60,19 @@ Adan::Adan(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_
   add_param_groups(std::move(param_groups));
 }
 
+const AdanOptions& Adan::options_of(std::size_t index) const {
+  return static_cast<const AdanOptions&>(group_options(index));
+}
+
 void Adan::update() {
   const auto indices = trained();
-  const auto norm = global_norm(gradients(indices));
+  const bool clips = std::any_of(indices.begin(), indices.end(), [this](std::size_t index) {
+    return std::isfinite(options_of(index).max_grad_norm());
+  });
+  const auto norm = clips ? global_norm(gradients(indices)) : 0.0;
   for (const auto index : indices) {
     const auto& tensor = parameter(index).tensor;
-    const auto& options = static_cast<const AdanOptions&>(group_options(index));
+    const auto& options = options_of(index);
     auto& state = get_or_make_param_state<AdanParamState>(state_, tensor);
     const auto [beta1, beta2, beta3] = options.betas();
     const auto t = state.step() + 1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "optim/observed_features.h"
+
 namespace adaact {
 namespace {
 
@@ -41,19 +43,17 @@ void FactorListener::set_layers(std::vector<Layer> layers) {
   layers_ = std::move(layers);
 }
 
-std::int64_t FactorListener::largest_factor(const LayerUse& use, const Layer& layer) const {
-  const auto& weight = parameters_[use.weight];
-  const auto inputs = weight.numel() / weight.size(0) + (layer.with_bias ? 1 : 0);
-  const auto outputs = (use.row_end - use.row_begin) / use.geometry.groups;
-  return layer.with_gradients ? std::max(inputs, outputs) : inputs;
-}
-
-FactorListener::Layer FactorListener::layer_of(const LayerUse& use) const {
+FactorListener::Layer FactorListener::layer_of(const LayerUse& use) {
   const auto& weight = parameters_[use.weight];
   const std::lock_guard<std::mutex> lock(mutex_);
   auto layer = layers_[use.weight];
   layer.measured &= weight.requires_grad() && weight.is_floating_point() && weight.numel() > 0;
-  layer.measured = layer.measured && largest_factor(use, layer) <= layer.max_size;
+  if (!layer.measured) return layer;
+  const auto inputs = weight.numel() / weight.size(0) + (layer.with_bias ? 1 : 0);
+  const auto outputs = (use.row_end - use.row_begin) / use.geometry.groups;
+  const auto largest = layer.with_gradients ? std::max(inputs, outputs) : inputs;
+  layer.measured = largest <= layer.max_size;
+  if (!layer.measured) excessive_sizes_[use.weight] = largest;
   return layer;
 }
 
@@ -73,29 +73,17 @@ FactorSums& FactorListener::sums_of(const LayerUse& use) {
 
 void FactorListener::on_input(const LayerUse& use, const torch::Tensor& input) {
   const auto layer = layer_of(use);
-  if (!layer.measured) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto& wished = layers_[use.weight];
-    if (wished.measured && parameters_[use.weight].requires_grad()) {
-      excessive_sizes_[use.weight] = largest_factor(use, wished);
-    }
-    return;
-  }
-  if (input.numel() == 0) return;
+  if (!layer.measured || input.numel() == 0) return;
   auto moment = covariance(input, use.geometry, layer.with_bias);
-  const auto& weight = parameters_[use.weight];
-  const auto expected = weight.numel() / weight.size(0) + (layer.with_bias ? 1 : 0);
-  TORCH_CHECK(moment.sum.size(-1) == expected, "adaact: an input with ",
-              moment.sum.size(-1) - (layer.with_bias ? 1 : 0),
-              " features was observed for a weight of shape ", weight.sizes(),
-              "; a convolution needs its geometry");
+  check_observed_features(parameters_[use.weight], use,
+                          moment.sum.size(-1) - (layer.with_bias ? 1 : 0));
   const std::lock_guard<std::mutex> lock(mutex_);
   auto& sums = sums_of(use);
   add(sums.inputs, std::move(moment));
   sums.input_samples += samples_of(input, use.geometry);
 }
 
-bool FactorListener::wants_output_gradient(const LayerUse& use) const {
+bool FactorListener::wants_output_gradient(const LayerUse& use) {
   const auto layer = layer_of(use);
   return layer.measured && layer.with_gradients;
 }

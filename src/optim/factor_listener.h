@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <set>
-#include <string>
 #include <vector>
 
 #include <adaact/moments/moments.h>
@@ -38,7 +36,7 @@ class FactorListener : public Listener {
   void set_layers(std::vector<Layer> layers);
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
-  bool wants_output_gradient(const LayerUse& use) const override;
+  bool wants_output_gradient(const LayerUse& use) override;
   void on_output_gradient(const LayerUse& use, const torch::Tensor& gradient) override;
 
   /// Hands over what has been added up and starts anew.
@@ -48,9 +46,8 @@ class FactorListener : public Listener {
   std::int64_t excessive_size(std::size_t weight) const;
 
  private:
-  /// What is to be done with this use; not measured where a factor is too large.
-  Layer layer_of(const LayerUse& use) const;
-  std::int64_t largest_factor(const LayerUse& use, const Layer& layer) const;
+  /// What is to be done with this use. A factor that is too large is noted and not measured.
+  Layer layer_of(const LayerUse& use);
   FactorSums& sums_of(const LayerUse& use);
 
   std::vector<torch::Tensor> parameters_;

@@ -8,39 +8,27 @@ namespace {
 constexpr char kMomentum[] = "momentum_buffer";
 constexpr char kRuns[] = "runs";  // (S, 3): begin, end, updates
 
-/// The tensors of one run of rows under their names; those of run s are kept as "a.s".
-template <typename Factors, typename Visitor>
-void visit_tensors(Factors& factors, Visitor&& visit) {
-  visit("a", factors.a);
-  visit("p", factors.p);
-  visit("a_inverse", factors.a_inverse);
-  visit("p_inverse", factors.p_inverse);
-  visit("a_vectors", factors.a_vectors);
-  visit("a_values", factors.a_values);
-  visit("p_vectors", factors.p_vectors);
-  visit("p_values", factors.p_values);
-}
-
+/// Tensors of run s are kept as "a.s".
 std::string entry_of(const char* name, std::size_t run) {
   return std::string(name) + "." + std::to_string(run);
 }
 
 bool has_shape(const torch::Tensor& tensor, at::IntArrayRef sizes) {
-  return !tensor.defined() || (tensor.is_floating_point() && tensor.sizes() == sizes);
+  return tensor.is_floating_point() && tensor.sizes() == sizes;
 }
 
-bool fits(const KroneckerFactors& run, const torch::Tensor& weight) {
-  const auto rows = run.end - run.begin;
-  if (!run.a.defined() || run.a.dim() != 3 || rows % run.a.size(0) != 0) return false;
+/// The shape that an entry of a run must have: that of A, of P or of their eigenvalues.
+std::vector<std::int64_t> expected_shape(const std::string& name, const KroneckerFactors& run) {
   const auto groups = run.a.size(0);
-  const auto n = run.a.size(2);
-  const auto r = rows / groups;
+  const auto size = name[0] == 'a' ? run.a.size(-1) : (run.end - run.begin) / groups;
+  if (name == "a_values" || name == "p_values") return {groups, size};
+  return {groups, size, size};
+}
+
+bool is_input_factor(const torch::Tensor& a, std::int64_t rows, const torch::Tensor& weight) {
   const auto features = weight.numel() / weight.size(0);
-  return (n == features || n == features + 1) && has_shape(run.a, {groups, n, n}) &&
-         has_shape(run.p, {groups, r, r}) && has_shape(run.a_inverse, {groups, n, n}) &&
-         has_shape(run.p_inverse, {groups, r, r}) && has_shape(run.a_vectors, {groups, n, n}) &&
-         has_shape(run.a_values, {groups, n}) && has_shape(run.p_vectors, {groups, r, r}) &&
-         has_shape(run.p_values, {groups, r}) && run.is_inverted();
+  return a.dim() == 3 && a.size(0) > 0 && rows % a.size(0) == 0 &&
+         (a.size(2) == features || a.size(2) == features + 1);
 }
 
 }  // namespace
@@ -81,14 +69,15 @@ std::unique_ptr<FactoredParamState> factored_state_from(const StateEntries& entr
   };
   auto state = std::make_unique<FactoredParamState>();
   state->momentum_buffer(take(kMomentum));
-  if (!has_shape(state->momentum_buffer(), weight.sizes())) {
-    throw_misfit(kMomentum, parameter, source);
+  const auto& momentum = state->momentum_buffer();
+  if (momentum.defined() && !has_shape(momentum, weight.sizes())) {
+    throw_misfit(kMomentum, momentum, parameter, source);
   }
   const auto runs = take(kRuns);
   if (runs.defined()) {
     if (runs.scalar_type() != torch::kInt64 || runs.dim() != 2 || runs.size(1) != 3 ||
-        weight.dim() < 2) {
-      throw_misfit(kRuns, parameter, source);
+        weight.dim() < 2 || weight.numel() == 0) {
+      throw_misfit(kRuns, runs, parameter, source);
     }
     const auto rows = runs.accessor<std::int64_t, 2>();
     std::int64_t row = 0;
@@ -99,14 +88,28 @@ std::unique_ptr<FactoredParamState> factored_state_from(const StateEntries& entr
       factors.updates = rows[s][2];
       if (factors.begin < row || factors.begin >= factors.end || factors.end > weight.size(0) ||
           factors.updates < 1) {
-        throw_misfit(kRuns, parameter, source);
+        throw_misfit(kRuns, runs, parameter, source);
       }
       row = factors.end;
+      const auto run = static_cast<std::size_t>(s);
       visit_tensors(factors, [&](const char* name, torch::Tensor& tensor) {
-        tensor = take(entry_of(name, static_cast<std::size_t>(s)));
+        tensor = take(entry_of(name, run));
       });
-      if (!fits(factors, weight)) {
-        throw_misfit(entry_of("a", static_cast<std::size_t>(s)), parameter, source);
+      if (!factors.a.defined()) throw_missing_entry(entry_of("a", run), parameter, source);
+      if (!is_input_factor(factors.a, factors.end - factors.begin, weight)) {
+        throw_misfit(entry_of("a", run), factors.a, parameter, source);
+      }
+      visit_tensors(factors, [&](const char* name, const torch::Tensor& tensor) {
+        if (tensor.defined() && !has_shape(tensor, expected_shape(name, factors))) {
+          throw_misfit(entry_of(name, run), tensor, parameter, source);
+        }
+      });
+      const bool has_eigenvalues = factors.a_vectors.defined() == factors.a_values.defined() &&
+                                   factors.p_vectors.defined() == factors.p_values.defined();
+      const bool has_both =
+          !factors.p.defined() || factors.p_inverse.defined() == factors.a_inverse.defined();
+      if (!factors.is_inverted() || !has_eigenvalues || !has_both) {
+        throw_missing_entry(entry_of("a_inverse", run), parameter, source);
       }
       state->factors().push_back(std::move(factors));
     }

@@ -26,11 +26,9 @@ namespace {
 
 /// Moves factors to where their weight went with model->to(…).
 void follow(KroneckerFactors& factors, const torch::Tensor& weight) {
-  for (auto* tensor :
-       {&factors.a, &factors.p, &factors.a_inverse, &factors.p_inverse, &factors.a_vectors,
-        &factors.a_values, &factors.p_vectors, &factors.p_values}) {
-    if (tensor->defined()) *tensor = following(*tensor, weight);
-  }
+  visit_tensors(factors, [&weight](const char* /*name*/, torch::Tensor& tensor) {
+    if (tensor.defined()) tensor = following(tensor, weight);
+  });
 }
 
 torch::Tensor unbiased(const torch::Tensor& average, const KroneckerFactors& factors,
@@ -96,7 +94,7 @@ std::string FactoredOptimizer::find_other_non_finite() const {
   return {};
 }
 
-void FactoredOptimizer::update_factors() {
+std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factors() {
   std::map<std::size_t, std::vector<FactorSums>> by_weight;
   for (auto& sums : std::exchange(internals_->sums, {})) {
     if (!is_managed(sums.weight)) continue;
@@ -104,14 +102,13 @@ void FactoredOptimizer::update_factors() {
     if (settings_of(sums.weight).with_gradients && !sums.gradients.sum.defined()) continue;
     by_weight[sums.weight].push_back(std::move(sums));
   }
-  // All new values first, then all changes: whatever fails here leaves every layer as it was.
-  std::map<std::size_t, std::vector<KroneckerFactors>> changes;
+  std::map<std::size_t, Factors> next;
   for (const auto weight : managed()) {
     const auto settings = settings_of(weight);
     const auto* known = find_factors(weight);
     const auto observed = by_weight.find(weight);
     if (known == nullptr && observed == by_weight.end()) continue;
-    auto factors = known == nullptr ? std::vector<KroneckerFactors>{} : *known;
+    auto factors = known == nullptr ? Factors{} : *known;
     for (auto& each : factors) follow(each, parameter(weight).tensor);
     if (observed != by_weight.end()) {
       factors = averaged(std::move(factors), std::move(observed->second), settings);
@@ -122,72 +119,73 @@ void FactoredOptimizer::update_factors() {
       invert(each, unbiased(each.a, each, settings.beta2), unbiased(each.p, each, settings.beta2),
              weight);
     }
-    changes[weight] = std::move(factors);
+    next[weight] = std::move(factors);
   }
-  for (auto& [weight, factors] : changes) state_of(weight).factors(std::move(factors));
+  return next;
 }
 
-/// v of a gradient (rows, n); rows without factors keep theirs.
-torch::Tensor FactoredOptimizer::preconditioned(const torch::Tensor& gradient,
-                                                std::size_t weight) const {
-  auto v = gradient.clone();
-  for (const auto& factors : *find_factors(weight)) {
-    const auto groups = factors.a.size(0);
-    const auto rows = factors.end - factors.begin;
-    const auto g = gradient.narrow(0, factors.begin, rows).view({groups, rows / groups, -1});
-    v.narrow(0, factors.begin, rows).copy_(precondition(g, factors, weight).view({rows, -1}));
+/// v of every weight with factors and of the biases that are a column of one.
+std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients(
+    const std::map<std::size_t, Factors>& all_factors) const {
+  std::map<std::size_t, torch::Tensor> result;
+  for (const auto& [weight, factors] : all_factors) {
+    if (!is_trained(weight)) continue;
+    const auto& tensor = parameter(weight).tensor;
+    const auto n = tensor.numel() / tensor.size(0);
+    const auto state_dtype = sum_dtype(tensor);
+    const auto bias = internals_->joint_biases[weight];
+    const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
+    const auto weight_gradient = gradient_of(tensor).to(state_dtype).view({tensor.size(0), n});
+    const auto bias_gradient =
+        with_bias ? gradient_of(parameter(bias).tensor).to(state_dtype).view({-1, 1})
+                  : torch::zeros({tensor.size(0), 1}, weight_gradient.options());
+    const auto g = torch::cat({weight_gradient, bias_gradient}, 1);  // (rows, n + 1)
+    auto v = g.clone();                                              // rows without factors
+    for (const auto& run : factors) {
+      const auto groups = run.a.size(0);
+      const auto rows = run.end - run.begin;
+      const auto columns = run.a.size(-1);  // n, or n + 1 where the bias was measured with it
+      const auto part = g.narrow(0, run.begin, rows).narrow(1, 0, columns);
+      const auto of_run = precondition(part.reshape({groups, rows / groups, columns}), run, weight);
+      v.narrow(0, run.begin, rows).narrow(1, 0, columns).copy_(of_run.reshape({rows, columns}));
+    }
+    result[weight] = v.narrow(1, 0, n).reshape(tensor.sizes());
+    if (with_bias) result[bias] = v.select(1, n).reshape(parameter(bias).tensor.sizes());
   }
-  return v;
+  return result;
+}
+
+/// Σ η² v·g
+double FactoredOptimizer::kl_divergence(
+    const std::map<std::size_t, torch::Tensor>& preconditioned) const {
+  double sum = 0.0;
+  for (const auto& [index, v] : preconditioned) {
+    const auto lr = settings_of(index).lr;
+    sum += lr * lr * (v * parameter(index).tensor.grad()).sum().item<double>();
+  }
+  return sum;
 }
 
 void FactoredOptimizer::update() {
-  update_factors();
-
-  std::map<std::size_t, torch::Tensor> preconditioned_gradients;
-  double change = 0.0;  // Σ η² v·g
-  const auto add = [&](std::size_t index, const torch::Tensor& v, const torch::Tensor& g) {
-    const auto lr = settings_of(index).lr;
-    change += lr * lr * (v * g).sum().item<double>();
-    preconditioned_gradients[index] = v.reshape(parameter(index).tensor.sizes());
-  };
-  const auto indices = trained();
-  for (const auto weight : indices) {
-    const auto* factors = find_factors(weight);
-    if (factors == nullptr) continue;
-    const auto& tensor = parameter(weight).tensor;
-    const auto features = tensor.numel() / tensor.size(0);
-    const auto state_dtype = sum_dtype(tensor);
-    auto g = gradient_of(tensor).to(state_dtype).view({tensor.size(0), -1});  // (rows, n)
-    const auto bias = internals_->joint_biases[weight];
-    const bool has_bias_column = factors->front().a.size(-1) > features;
-    const bool with_bias = has_bias_column && bias != LayerMap::kNotFound && is_trained(bias);
-    if (has_bias_column) {
-      const auto column = with_bias
-                              ? gradient_of(parameter(bias).tensor).to(state_dtype).view({-1, 1})
-                              : torch::zeros({g.size(0), 1}, g.options());  // of a bias that stays
-      g = torch::cat({g, column}, 1);                                       // (rows, n + 1)
-    }
-    const auto v = preconditioned(g, weight);
-    add(weight, v.narrow(1, 0, features), g.narrow(1, 0, features));
-    if (with_bias) add(bias, v.select(1, features), g.select(1, features));
+  auto factors = next_factors();
+  auto gradients = preconditioned_gradients(factors);
+  const auto divergence = kl_divergence(gradients);
+  for (auto& [index, v] : gradients) {
+    const auto kl_clip = settings_of(index).kl_clip;
+    if (divergence > kl_clip) v = v * std::sqrt(kl_clip / divergence);  // ν v
   }
 
-  for (const auto index : indices) {
-    const auto found = preconditioned_gradients.find(index);
-    if (found == preconditioned_gradients.end()) {
-      apply(index, gradient_of(parameter(index).tensor));
-    } else {
-      const auto kl_clip = settings_of(index).kl_clip;
-      const auto nu = change > kl_clip ? std::sqrt(kl_clip / change) : 1.0;  // ν
-      apply(index, found->second * nu);
-    }
+  for (auto& [weight, each] : factors) state_of(weight).factors(std::move(each));
+  for (const auto index : trained()) {
+    const auto found = gradients.find(index);
+    apply(index, found == gradients.end() ? gradient_of(parameter(index).tensor) : found->second);
   }
 }
 
 void FactoredOptimizer::apply(std::size_t index, const torch::Tensor& v) {
   const auto settings = settings_of(index);
   const auto& tensor = parameter(index).tensor;
-  auto theta = tensor.detach();
+  const auto theta = tensor.detach();
   const auto old = theta.to(sum_dtype(tensor));
   auto d = v.to(old.dtype()).add(old, settings.weight_decay);
   if (settings.momentum != 0.0) {
@@ -195,7 +193,7 @@ void FactoredOptimizer::apply(std::size_t index, const torch::Tensor& v) {
     prepare_buffer(buffer, tensor);
     d = buffer.mul_(settings.momentum).add_(d);
   }
-  theta.add_(d.to(theta.dtype()), -settings.lr);
+  theta.copy_(old - settings.lr * d);
 }
 
 void FactoredOptimizer::on_step_end() {
@@ -217,19 +215,27 @@ void FactoredOptimizer::log_factors_too_large() {
 std::string FactoredOptimizer::why_observed(std::size_t index) const {
   if (find_factors(index) != nullptr) return "weight of an observed layer";
   for (const auto weight : managed()) {
-    const auto* factors = find_factors(weight);
-    if (factors != nullptr && internals_->joint_biases[weight] == index) {
-      return "bias of an observed layer";
-    }
+    const bool scaled = find_factors(weight) != nullptr && parameter(weight).tensor.requires_grad();
+    if (scaled && internals_->joint_biases[weight] == index) return "bias of an observed layer";
   }
   return {};
 }
 
 std::string FactoredOptimizer::why_not_observed(std::size_t index) const {
   const auto size = internals_->listener->excessive_size(index);
-  if (size == 0) return {};
-  return "a factor would have " + std::to_string(size) + " rows, more than max_factor_size " +
-         std::to_string(settings_of(index).max_factor_size);
+  if (size != 0) {
+    return "a factor would have " + std::to_string(size) + " rows, more than max_factor_size " +
+           std::to_string(settings_of(index).max_factor_size);
+  }
+  for (const auto weight : managed()) {
+    const auto& biases = parameter(weight).biases;
+    if (std::find(biases.begin(), biases.end(), index) == biases.end()) continue;
+    if (!parameter(weight).tensor.requires_grad()) return "bias of a layer whose weight is frozen";
+    if (internals_->listener->excessive_size(weight) != 0) {
+      return "bias of a layer with a factor larger than max_factor_size";
+    }
+  }
+  return {};
 }
 
 }  // namespace adaact

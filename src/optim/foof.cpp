@@ -59,7 +59,9 @@ void Foof::invert(KroneckerFactors& factors, const torch::Tensor& a_hat,
                   const torch::Tensor& /*p_hat*/, std::size_t weight) const {
   const auto& options = options_of(weight);
   const auto damping = torch::full({a_hat.size(0)}, options.damping(), torch::kFloat64);
-  factors.a_inverse = damped_inverse(a_hat, damping, options.inverse());  // (Â + δI)⁻¹
+  factors.a_inverse =
+      damped_inverse(a_hat, damping, options.inverse(),
+                     label() + ": the factor of '" + parameter(weight).name + "'");  // (Â + δI)⁻¹
 }
 
 torch::Tensor Foof::precondition(const torch::Tensor& gradient, const KroneckerFactors& factors,

@@ -16,6 +16,7 @@
 
 #include "optim/factored_codec.h"
 #include "optim/kronecker_factors.h"
+#include "optim/symmetric_eigen.h"
 
 namespace adaact {
 
@@ -46,19 +47,6 @@ namespace {
 
 torch::Tensor mean_diagonal(const torch::Tensor& matrix) {
   return matrix.diagonal(0, -2, -1).to(torch::kFloat64).mean(-1);  // (g)
-}
-
-struct Eigen {
-  torch::Tensor values;
-  torch::Tensor vectors;
-};
-
-/// In float64 and with eigenvalues clamped at 0: rounding makes those of dead and duplicate inputs
-/// slightly negative.
-Eigen eigen(const torch::Tensor& matrix) {
-  const auto [values, vectors] = at::linalg_eigh(matrix.to(torch::kFloat64));
-  const auto dtype = matrix.scalar_type();
-  return {values.clamp_min(0.0).to(dtype), vectors.to(dtype).contiguous()};
 }
 
 }  // namespace
@@ -94,12 +82,14 @@ void Kfac::invert(KroneckerFactors& factors, const torch::Tensor& a_hat, const t
   factors.a_inverse = factors.p_inverse = torch::Tensor();
   factors.a_vectors = factors.a_values = factors.p_vectors = factors.p_values = torch::Tensor();
   if (options.inverse() == InverseMethod::Eigen) {
-    const auto of_a = eigen(a_hat);
-    const auto of_p = eigen(p_hat);
-    factors.a_vectors = of_a.vectors;  // Q_A
-    factors.a_values = of_a.values;    // d_A
-    factors.p_vectors = of_p.vectors;  // Q_P
-    factors.p_values = of_p.values;    // d_P
+    const auto dtype = a_hat.scalar_type();
+    const auto of_a = symmetric_eigen(a_hat);
+    const auto of_p = symmetric_eigen(p_hat);
+    // Contiguous, as files are: see damped_inverse().
+    factors.a_vectors = of_a.vectors.to(dtype).contiguous();  // Q_A
+    factors.a_values = of_a.values.to(dtype);                 // d_A
+    factors.p_vectors = of_p.vectors.to(dtype).contiguous();  // Q_P
+    factors.p_values = of_p.values.to(dtype);                 // d_P
     return;
   }
   // (P + √δ/π I) ⊗ (A + π√δ I) in place of P ⊗ A + δI, π² the ratio of their mean eigenvalues
@@ -109,8 +99,9 @@ void Kfac::invert(KroneckerFactors& factors, const torch::Tensor& a_hat, const t
   const auto balance = torch::where((a_mean > 0.0).logical_and(p_mean > 0.0),
                                     (a_mean / p_mean).sqrt(), torch::ones_like(a_mean));  // π
   const auto root = std::sqrt(options.damping());
-  factors.a_inverse = damped_inverse(a_hat, balance * root, InverseMethod::Cholesky);
-  factors.p_inverse = damped_inverse(p_hat, root / balance, InverseMethod::Cholesky);
+  const auto owner = label() + ": a factor of '" + parameter(weight).name + "'";
+  factors.a_inverse = damped_inverse(a_hat, balance * root, InverseMethod::Cholesky, owner);
+  factors.p_inverse = damped_inverse(p_hat, root / balance, InverseMethod::Cholesky, owner);
 }
 
 torch::Tensor Kfac::precondition(const torch::Tensor& gradient, const KroneckerFactors& factors,

@@ -5,11 +5,12 @@
 #include <set>
 #include <utility>
 
+#include "optim/symmetric_eigen.h"
+
 namespace adaact {
 namespace {
 
-/// The part of a square block for rows [begin, end) of its run; nothing where the run has groups,
-/// which are never cut.
+/// The part of a square block (1, r, r) for rows [begin, end) of its run.
 template <typename Run>
 torch::Tensor diagonal_block(const torch::Tensor& matrix, const Run& run, std::int64_t begin,
                              std::int64_t end) {
@@ -46,11 +47,18 @@ bool same_rows(const KroneckerFactors& factors, const FactorSums& sums) {
 }
 
 void add(Moment& total, const Moment& moment) {
+  if (!moment.sum.defined()) return;  // FOOF has no gradients
   total.sum = total.sum + moment.sum;
   total.count += moment.count;
 }
 
-/// Cuts runs of rows where any of them begins or ends, and adds up sums of the same rows.
+template <typename Run>
+bool is_exactly(const Run& run, std::int64_t begin, std::int64_t end) {
+  return run.begin == begin && run.end == end;
+}
+
+/// Cuts runs of rows where any of them begins or ends, and adds up sums of the same rows. A run with
+/// groups cannot be cut and is dropped: its factors start anew.
 void align(std::vector<KroneckerFactors>& factors, std::vector<FactorSums>& sums) {
   std::set<std::int64_t> cuts;
   for (const auto& run : factors) cuts.insert({run.begin, run.end});
@@ -62,23 +70,24 @@ void align(std::vector<KroneckerFactors>& factors, std::vector<FactorSums>& sums
     const auto begin = *cut;
     const auto end = *std::next(cut);
     for (const auto& run : factors) {
-      if (run.begin == begin && run.end == end) {
+      if (is_exactly(run, begin, end)) {
         factor_parts.push_back(run);
       } else if (covers(run, begin, end) && run.a.size(0) == 1) {
         factor_parts.push_back(part_of(run, begin, end));
       }
     }
-    bool first = true;
+    FactorSums* total = nullptr;
     for (const auto& run : sums) {
-      if (!covers(run, begin, end)) continue;
-      const auto part = run.begin == begin && run.end == end ? run : part_of(run, begin, end);
-      if (std::exchange(first, false)) {
-        sum_parts.push_back(part);
-      } else {
-        add(sum_parts.back().inputs, part.inputs);
-        add(sum_parts.back().gradients, part.gradients);
-        sum_parts.back().input_samples += part.input_samples;
-        sum_parts.back().gradient_samples += part.gradient_samples;
+      const bool whole = is_exactly(run, begin, end);
+      if (!covers(run, begin, end) || (!whole && run.inputs.sum.size(0) != 1)) continue;
+      auto part = whole ? run : part_of(run, begin, end);
+      if (total == nullptr) {
+        total = &sum_parts.emplace_back(std::move(part));
+      } else if (total->inputs.sum.sizes() == part.inputs.sum.sizes()) {
+        add(total->inputs, part.inputs);
+        add(total->gradients, part.gradients);
+        total->input_samples += part.input_samples;
+        total->gradient_samples += part.gradient_samples;
       }
     }
   }
@@ -112,21 +121,18 @@ std::vector<KroneckerFactors> averaged(std::vector<KroneckerFactors> factors,
                          std::equal(factors.begin(), factors.end(), sums.begin(), same_rows);
   if (!as_before) align(factors, sums);
   for (const auto& observed : sums) {
-    auto known = std::find_if(factors.begin(), factors.end(), [&](const KroneckerFactors& each) {
-      return same_rows(each, observed);
-    });
     const auto a_mean = input_mean(observed, settings);
-    const bool fits = known != factors.end() && known->a.sizes() == a_mean.sizes();
-    if (!fits) {
-      KroneckerFactors fresh;
-      fresh.begin = observed.begin;
-      fresh.end = observed.end;
-      if (known == factors.end()) {
-        known = factors.insert(known, fresh);
-      } else {
-        *known = fresh;  // the bias was frozen or freed, or the groups changed
-      }
+    // Runs are kept in order.
+    auto known = std::find_if(factors.begin(), factors.end(), [&](const KroneckerFactors& each) {
+      return each.begin >= observed.begin;
+    });
+    if (known == factors.end() || !same_rows(*known, observed)) {
+      known = factors.insert(known, KroneckerFactors());
+    } else if (known->a.sizes() != a_mean.sizes()) {
+      *known = KroneckerFactors();  // the bias was frozen or freed, or the groups changed
     }
+    known->begin = observed.begin;
+    known->end = observed.end;
     known->a = moved_average(known->a, a_mean, settings.beta2);
     if (settings.with_gradients) {
       known->p = moved_average(known->p, gradient_mean(observed, settings), settings.beta2);
@@ -139,16 +145,17 @@ std::vector<KroneckerFactors> averaged(std::vector<KroneckerFactors> factors,
 // Results of LAPACK are column-major and files are not: contiguous, so that a product rounds the same
 // before and after a state was saved.
 torch::Tensor damped_inverse(const torch::Tensor& matrix, const torch::Tensor& damping,
-                             InverseMethod method) {
-  const auto m = matrix.to(torch::kFloat64);
-  const auto delta = damping.to(m.options()).unsqueeze(-1);
+                             InverseMethod method, const std::string& owner) {
+  const auto delta = damping.to(matrix.device(), torch::kFloat64).unsqueeze(-1);  // (g, 1)
   if (method == InverseMethod::Eigen) {
-    const auto [values, vectors] = at::linalg_eigh(m);
-    const auto scaled = vectors / (values.clamp_min(0.0) + delta).unsqueeze(-2);
-    return scaled.matmul(vectors.transpose(-2, -1)).to(matrix.scalar_type()).contiguous();
+    const auto [values, vectors] = symmetric_eigen(matrix);
+    return rebuilt(vectors, (values + delta).reciprocal()).to(matrix.scalar_type()).contiguous();
   }
-  const auto damped = m + torch::diag_embed(delta.expand({m.size(0), m.size(-1)}));
-  return at::cholesky_inverse(at::linalg_cholesky(damped)).to(matrix.scalar_type()).contiguous();
+  const auto diagonal = torch::diag_embed(delta.expand({matrix.size(0), matrix.size(-1)}));
+  const auto [lower, failures] = at::linalg_cholesky_ex(matrix.to(torch::kFloat64) + diagonal);
+  TORCH_CHECK(failures.eq(0).all().item<bool>(), owner, " is not positive definite with damping ",
+              damping.min().item<double>(), "; more damping, or inverse \"eigen\", helps");
+  return at::cholesky_inverse(lower).to(matrix.scalar_type()).contiguous();
 }
 
 }  // namespace adaact

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <adaact/optim/factored_optimizer.h>
@@ -51,9 +52,22 @@ std::vector<KroneckerFactors> averaged(std::vector<KroneckerFactors> factors,
                                        std::vector<FactorSums> sums,
                                        const FactorSettings& settings);
 
-/// (M + δI)⁻¹ of symmetric positive semi-definite matrices (…, n, n), in float64 inside. δ (…) may
-/// differ between them.
+/// (M + δI)⁻¹ of symmetric positive semi-definite matrices (g, n, n), in float64 inside. δ (g) may
+/// differ between them. An error begins with the owner's name.
 torch::Tensor damped_inverse(const torch::Tensor& matrix, const torch::Tensor& damping,
-                             InverseMethod method);
+                             InverseMethod method, const std::string& owner);
+
+/// Calls visit(name, tensor) for everything that factors hold.
+template <typename Factors, typename Visitor>
+void visit_tensors(Factors& factors, Visitor&& visit) {
+  visit("a", factors.a);
+  visit("p", factors.p);
+  visit("a_inverse", factors.a_inverse);
+  visit("p_inverse", factors.p_inverse);
+  visit("a_vectors", factors.a_vectors);
+  visit("a_values", factors.a_values);
+  visit("p_vectors", factors.p_vectors);
+  visit("p_values", factors.p_values);
+}
 
 }  // namespace adaact

@@ -30,6 +30,20 @@ void drop_gradients_of_frozen(torch::optim::Optimizer& optimizer) {
 
 }  // namespace
 
+void write_policy(nlohmann::json& options, NonFinitePolicy policy) {
+  option_visitors::ToJson write;
+  write(kPolicyOption, policy, non_finite_policy_names());
+  options.update(write.result);
+}
+
+NonFinitePolicy take_policy(nlohmann::json& options, const std::string& optimizer) {
+  auto policy = NonFinitePolicy::Throw;
+  option_visitors::FromJson read{optimizer.c_str(), std::move(options), {}};
+  read(kPolicyOption, policy, non_finite_policy_names());
+  options = std::move(read.given);
+  return policy;
+}
+
 const StateCodec* codec_of_libtorch(const torch::optim::Optimizer& optimizer) {
   namespace optim = torch::optim;
   if (dynamic_cast<const optim::SGD*>(&optimizer) != nullptr) {
@@ -88,15 +102,29 @@ template <typename Base, typename BaseOptions>
 OptimizerState LibTorchOptimizer<Base, BaseOptions>::export_state() const {
   auto exported = export_named_state(*this, model_, *codec_of_libtorch(*this));
   exported.counters[kSkippedSteps] = skipped_steps_;
+  for (auto& group : exported.groups) {
+    auto options = nlohmann::json::parse(group.options);
+    write_policy(options, non_finite_policy_);
+    group.options = options.dump();
+  }
   return exported;
 }
 
 template <typename Base, typename BaseOptions>
 void LibTorchOptimizer<Base, BaseOptions>::import_state(const OptimizerState& state,
                                                         const std::string& source) {
+  const auto& codec = *codec_of_libtorch(*this);
   const auto skipped_steps = counter_of(state, kSkippedSteps, source);
-  import_named_state(*this, model_, *codec_of_libtorch(*this), state, source);
+  auto policy = non_finite_policy_;
+  auto of_base = state;  // whose options LibTorch's classes know
+  for (auto& group : of_base.groups) {
+    auto options = parse_options(group.options);
+    policy = take_policy(options, codec.optimizer());
+    group.options = options.dump();
+  }
+  import_named_state(*this, model_, codec, of_base, source);
   skipped_steps_ = skipped_steps;
+  non_finite_policy_ = policy;
 }
 
 template <typename Base, typename BaseOptions>

@@ -63,13 +63,20 @@ struct AdamLikeState {
     visit("step", state.step());
     visit("exp_avg", state.exp_avg());
     visit("exp_avg_sq", state.exp_avg_sq());
-    visit("max_exp_avg_sq", state.max_exp_avg_sq());
+    visit("max_exp_avg_sq", state.max_exp_avg_sq(), MayBeAbsent());
   }
 };
 template <>
 struct StateDescription<torch::optim::AdamParamState> : AdamLikeState {};
 template <>
 struct StateDescription<torch::optim::AdamWParamState> : AdamLikeState {};
+
+// LibTorch's options do not hold the policy for values that are not finite; in JSON they do, as all
+// others.
+constexpr char kPolicyOption[] = "non_finite_policy";
+void write_policy(nlohmann::json& options, NonFinitePolicy policy);
+/// Takes it out of the options; Throw where they do not say.
+NonFinitePolicy take_policy(nlohmann::json& options, const std::string& optimizer);
 
 /// For SGD, Adam and AdamW, wrapped or not; null for any other.
 const StateCodec* codec_of_libtorch(const torch::optim::Optimizer& optimizer);

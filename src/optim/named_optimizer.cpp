@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "optim/all_finite.h"
 #include "optim/state_codec.h"
@@ -49,14 +50,15 @@ void NamedOptimizer::index_parameters() {
   for (std::size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = param_groups_[g].options();
     codec_->check(options);
-    TORCH_CHECK(
-        codec_->non_finite_policy(options) == codec_->non_finite_policy(param_groups_[0].options()),
-        label(),
-        ": non_finite_policy differs between parameter groups; a step is rejected as a "
-        "whole, so it must be the same in all");
+    check_same_policy(*codec_, options, param_groups_[0].options());
     for (const auto& tensor : param_groups_[g].params()) {
       const auto index = index_in_model(model_, tensor, label());
-      if (group_of[index] != LayerMap::kNotFound) continue;  // tied, and listed under each name
+      if (group_of[index] == g) continue;  // tied, and listed under each name
+      TORCH_CHECK(group_of[index] == LayerMap::kNotFound, label(), ": '", parameter(index).name,
+                  "' is in two parameter groups, ", group_of[index], " and ", g);
+      TORCH_CHECK(!tensor.is_complex() || takes_complex(options), label(), ": '",
+                  parameter(index).name, "' is ", tensor.scalar_type(),
+                  ", expected a real parameter");
       group_of[index] = g;
       managed.push_back(index);
     }
@@ -97,8 +99,14 @@ torch::Tensor NamedOptimizer::step(LossClosure closure) {
   torch::Tensor loss;
   if (closure) {
     const at::AutoGradMode with_grad(true);
-    loss = closure();
+    try {
+      loss = closure();
+    } catch (...) {
+      on_closure_failed();
+      throw;
+    }
   }
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   on_step_begin();
   // add_param_group() and add_parameters() of the base class are not virtual, and options may have
   // been changed in place.

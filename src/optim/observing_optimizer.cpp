@@ -59,6 +59,8 @@ void ObservingOptimizer::discard_observations() {
 
 void ObservingOptimizer::observe(const torch::Tensor& weight, const torch::Tensor& input,
                                  const Geometry& geometry, const torch::Tensor& output) {
+  TORCH_CHECK(output.defined() || !needs_output(), label(),
+              ": observe() was given no output; its gradient is part of what is observed");
   observer_->observe(weight, input, geometry, output);
 }
 
@@ -72,6 +74,8 @@ std::size_t ObservingOptimizer::joint_bias(std::size_t weight) const {
   }
   return LayerMap::kNotFound;
 }
+
+void ObservingOptimizer::on_closure_failed() { discard_observations(); }
 
 void ObservingOptimizer::on_step_begin() {
   take_observations();

@@ -1,5 +1,6 @@
 #include <adaact/optim/registry.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -23,7 +24,6 @@ namespace {
 using nlohmann::json;
 using OptimizerPointer = std::unique_ptr<torch::optim::Optimizer>;
 
-constexpr char kPolicy[] = "non_finite_policy";
 constexpr char kBase[] = "base";
 constexpr char kSam[] = "sam";
 
@@ -48,22 +48,15 @@ Entry entry_of() {
           }};
 }
 
-/// LibTorch's options do not hold the policy; here they do, as all others.
 template <typename Optimizer, typename Options>
 Entry libtorch_entry(const Options& defaults) {
   return {[defaults] {
             auto all = options_to_json(defaults);
-            all[kPolicy] = "throw";
+            write_policy(all, NonFinitePolicy::Throw);
             return all;
           },
           [defaults](torch::nn::Module& module, json given, DecayRule decay) -> OptimizerPointer {
-            auto policy = NonFinitePolicy::Throw;
-            if (given.contains(kPolicy)) {
-              option_visitors::FromJson read{
-                  OptionDescription<Options>::kOptimizer, {{kPolicy, given[kPolicy]}}, {}};
-              read(kPolicy, policy, non_finite_policy_names());
-              given.erase(kPolicy);
-            }
+            const auto policy = take_policy(given, OptionDescription<Options>::kOptimizer);
             const auto options = options_from_json(given, defaults);
             return std::make_unique<Optimizer>(module, groups_for(module, options, decay), options,
                                                policy);
@@ -97,16 +90,19 @@ const Entry& find_entry(const std::string& name) {
   return found->second;
 }
 
-std::string base_of(const json& given) {
-  if (!given.contains(kBase)) return "sgd";
-  const auto& base = given[kBase];
+std::string checked_base(const json& base) {
   const bool known = base.is_string() && entries().count(base.get<std::string>()) != 0;
   TORCH_CHECK(known, "Sam: base is ", base.dump(), ", expected one of: ", joined_keys(entries()));
   return base.get<std::string>();
 }
 
+std::string base_of(const json& given) {
+  if (!given.contains(kBase)) return "sgd";
+  return checked_base(given[kBase]);
+}
+
 json sam_defaults(const std::string& base) {
-  auto all = find_entry(base).defaults();
+  auto all = find_entry(checked_base(base)).defaults();
   all.update(json::parse(SamOptions().to_json()));
   all[kBase] = base;
   return all;
@@ -123,7 +119,7 @@ OptimizerPointer make_sam(torch::nn::Module& module, const json& given, DecayRul
                 "'; there are: ", joined_keys(known.get<std::map<std::string, json>>()));
     if (option == kBase) continue;
     (own.contains(option) ? of_sam : of_base)[option] = value;
-    if (option == kPolicy) of_base[option] = value;
+    if (option == kPolicyOption) of_base[option] = value;
   }
   const auto options = SamOptions::from_json(of_sam.dump());
   return std::make_unique<Sam>(module, find_entry(base).make(module, of_base, decay), options);
@@ -146,6 +142,10 @@ OptimizerPointer make_optimizer(const std::string& name, torch::nn::Module& modu
               ", expected a JSON object");
   return name == kSam ? make_sam(module, given, decay)
                       : find_entry(name).make(module, given, decay);
+}
+
+OptimizerPointer make_optimizer(const OptimizerConfig& config, torch::nn::Module& module) {
+  return make_optimizer(config.optimizer, module, config.options, config.decay);
 }
 
 std::string default_options(const std::string& name, const std::string& sam_base) {
@@ -175,7 +175,14 @@ OptimizerConfig OptimizerConfig::read(const std::filesystem::path& path,
   const auto& settings = content["settings"];
   TORCH_CHECK(settings.contains(setting), "adaact: ", path.string(), " has no setting '", setting,
               "'; there are: ", joined_keys(settings.get<std::map<std::string, json>>()));
-  return {content["optimizer"].get<std::string>(), settings[setting].dump()};
+  OptimizerConfig config;
+  config.optimizer = content["optimizer"].get<std::string>();
+  static const EnumNames<DecayRule> rules{{"everything", DecayRule::Everything},
+                                          {"no_vectors", DecayRule::NoVectors}};
+  option_visitors::FromJson read{path.c_str(), settings[setting], {}};
+  read("decay", config.decay, rules);
+  config.options = read.given.dump();
+  return config;
 }
 
 }  // namespace adaact

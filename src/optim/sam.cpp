@@ -11,8 +11,10 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <adaact/optim/observing_optimizer.h>
+#include <torch/optim/lbfgs.h>
 
 #include "optim/all_finite.h"
 #include "optim/libtorch_codec.h"
@@ -48,6 +50,7 @@ class Restore {
   ~Restore() {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].detach().copy_(values_[i]);
+    at::autocast::clear_cache();
   }
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -124,6 +127,9 @@ Sam::Sam(LayerMap model, std::vector<torch::Tensor> buffers,
       base_(std::move(base)) {
   defaults.validate();
   TORCH_CHECK(base_ != nullptr, "Sam: there is no base optimizer");
+  TORCH_CHECK(dynamic_cast<Sam*>(base_.get()) == nullptr &&
+                  dynamic_cast<torch::optim::LBFGS*>(base_.get()) == nullptr,
+              "Sam: the base optimizer needs a closure itself (another Sam, or LBFGS)");
   for (const auto& group : base_->param_groups()) {
     for (const auto& parameter : group.params()) index_in_model(model_, parameter, "Sam");
   }
@@ -131,20 +137,40 @@ Sam::Sam(LayerMap model, std::vector<torch::Tensor> buffers,
 }
 
 const SamOptions& Sam::options_of(const torch::optim::OptimizerParamGroup& group) const {
-  return static_cast<const SamOptions&>(group.options());
+  const auto* options = dynamic_cast<const SamOptions*>(&group.options());
+  TORCH_CHECK(options != nullptr, "Sam: the options of a parameter group are not SamOptions");
+  return *options;
+}
+
+void Sam::bind(SamOptions& options, std::size_t group) const {
+  options.base_ = base_;
+  options.group_ = group;
+}
+
+void Sam::add_param_group(const torch::optim::OptimizerParamGroup& param_group) {
+  if (auto* named = dynamic_cast<NamedOptimizer*>(base_.get())) {
+    named->add_param_group(param_group);
+  } else {
+    base_->add_param_group(param_group);
+  }
+  follow_base_groups();
 }
 
 void Sam::follow_base_groups() {
   const auto& groups = base_->param_groups();
+  TORCH_CHECK(param_groups_.size() <= groups.size(), "Sam: there are ", param_groups_.size(),
+              " parameter groups, but the base optimizer has ", groups.size(),
+              "; add groups by Sam::add_param_group() or to the base");
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (g == param_groups_.size()) {
-      auto options = static_cast<const SamOptions&>(defaults());
-      options.base_ = base_;
-      options.group_ = g;
-      param_groups_.emplace_back(std::vector<torch::Tensor>{},
-                                 std::make_unique<SamOptions>(options));
+      param_groups_.emplace_back(std::vector<torch::Tensor>{}, defaults().clone());
     }
-    options_of(param_groups_[g]).validate();
+    const auto& options = options_of(param_groups_[g]);
+    options.validate();
+    TORCH_CHECK(options.non_finite_policy() == options_of(param_groups_[0]).non_finite_policy(),
+                "Sam: non_finite_policy differs between parameter groups; a step is rejected as a "
+                "whole, so it must be the same in all");
+    bind(static_cast<SamOptions&>(param_groups_[g].options()), g);
     param_groups_[g].params() = groups[g].params();
   }
 }
@@ -155,6 +181,17 @@ torch::Tensor Sam::step(LossClosure closure) {
       "Sam: step() needs a closure that computes the loss and its gradients: it runs twice");
   const torch::NoGradGuard no_grad;
   follow_base_groups();
+  try {
+    return take_step(closure);
+  } catch (...) {
+    if (auto* observing = dynamic_cast<ObservingOptimizer*>(base_.get())) {
+      observing->discard_observations();
+    }
+    throw;
+  }
+}
+
+torch::Tensor Sam::take_step(const LossClosure& closure) {
   const auto run = [&closure] {
     const at::AutoGradMode with_grad(true);
     return closure();
@@ -177,22 +214,29 @@ torch::Tensor Sam::step(LossClosure closure) {
     run();
   }
   if (rejects("after the step up")) return loss;
-  base_->step();
+  try {
+    base_->step();
+  } catch (const NonFiniteError& error) {  // of what the base observes
+    reject(error.what());
+  }
   return loss;
 }
 
 bool Sam::rejects(const std::string& when) {
   const auto culprit = non_finite_gradient(*base_, model_);
   if (culprit.empty()) return false;
+  reject("Sam: " + culprit + " " + when + "; the step was rejected and nothing has changed");
+  return true;
+}
+
+void Sam::reject(const std::string& why) {
+  if (options_of(param_groups_[0]).non_finite_policy() == NonFinitePolicy::Throw) {
+    throw NonFiniteError(why);
+  }
   if (auto* observing = dynamic_cast<ObservingOptimizer*>(base_.get())) {
     observing->discard_observations();
   }
-  if (options_of(param_groups_[0]).non_finite_policy() == NonFinitePolicy::Throw) {
-    throw NonFiniteError("Sam: " + culprit + " " + when +
-                         "; the step was rejected and nothing has changed");
-  }
   ++skipped_steps_;
-  return true;
 }
 
 void Sam::climb() {
@@ -210,6 +254,7 @@ void Sam::climb() {
       if (is_trained(theta)) theta.detach().add_(perturbation(theta, options_of(group), norm));
     }
   }
+  at::autocast::clear_cache();  // which holds the parameters as they were
 }
 
 OptimizerState Sam::export_state() const {
@@ -217,15 +262,17 @@ OptimizerState Sam::export_state() const {
   exported.optimizer = sam_of(exported.optimizer);
   exported.counters[kSkippedSteps] = skipped_steps_;
   for (std::size_t g = 0; g < exported.groups.size(); ++g) {
+    // A group added to the base since the last step is not yet among ours.
+    const auto& of_sam = g < param_groups_.size() ? options_of(param_groups_[g])
+                                                  : static_cast<const SamOptions&>(defaults());
     auto& options = exported.groups[g].options;
-    options = json{{"sam", json::parse(options_of(param_groups_[g]).to_json())},
-                   {"base", json::parse(options)}}
-                  .dump();
+    options = json{{"sam", json::parse(of_sam.to_json())}, {"base", json::parse(options)}}.dump();
   }
   return exported;
 }
 
 void Sam::import_state(const OptimizerState& saved, const std::string& source) {
+  follow_base_groups();
   const auto mine = export_state();
   mine.check_that_it_fits(saved, source);
   const auto skipped_steps = counter_of(saved, kSkippedSteps, source);
@@ -250,8 +297,7 @@ void Sam::import_state(const OptimizerState& saved, const std::string& source) {
   }
   set_state_of_base(*base_, model_, of_base, source);
   for (std::size_t g = 0; g < options.size(); ++g) {
-    options[g].base_ = base_;
-    options[g].group_ = g;
+    bind(options[g], g);
     static_cast<SamOptions&>(param_groups_[g].options()) = options[g];
   }
   skipped_steps_ = skipped_steps;

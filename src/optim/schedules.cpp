@@ -44,6 +44,7 @@ Schedule cosine_schedule(std::int64_t total, double final_factor) {
 }
 
 Schedule per_epoch(Schedule in_epochs, std::int64_t steps_per_epoch) {
+  TORCH_CHECK(in_epochs, "per_epoch: there is no schedule");
   TORCH_CHECK(steps_per_epoch >= 1, "per_epoch: steps_per_epoch is ", steps_per_epoch,
               ", expected ≥ 1");
   return [in_epochs = std::move(in_epochs), steps_per_epoch](std::int64_t t) {
@@ -52,6 +53,7 @@ Schedule per_epoch(Schedule in_epochs, std::int64_t steps_per_epoch) {
 }
 
 Schedule with_warmup(std::int64_t length, double start_factor, Schedule then) {
+  TORCH_CHECK(then, "with_warmup: there is no schedule");
   TORCH_CHECK(length >= 0, "with_warmup: length is ", length, ", expected ≥ 0");
   return [length, start_factor, then = std::move(then)](std::int64_t t) {
     if (t >= length) return then(t - length);

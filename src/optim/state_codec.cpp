@@ -24,10 +24,16 @@ std::vector<std::string> names_of(const torch::optim::OptimizerParamGroup& group
 
 }  // namespace
 
-void throw_misfit(const std::string& entry, const NamedParameter& parameter,
-                  const std::string& source) {
-  TORCH_CHECK(false, "adaact: ", source, ": entry '", entry, "' of '", parameter.name,
-              "' does not fit the parameter");
+void throw_misfit(const std::string& entry, const torch::Tensor& value,
+                  const NamedParameter& parameter, const std::string& source) {
+  TORCH_CHECK(false, "adaact: ", source, ": entry '", entry, "' of '", parameter.name, "', ",
+              value.scalar_type(), " of shape ", value.sizes(),
+              ", does not fit the parameter of shape ", parameter.tensor.sizes());
+}
+
+void throw_missing_entry(const std::string& entry, const NamedParameter& parameter,
+                         const std::string& source) {
+  TORCH_CHECK(false, "adaact: ", source, ": '", parameter.name, "' lacks the entry '", entry, "'");
 }
 
 void throw_unknown_entry(const std::string& entry, const NamedParameter& parameter,
@@ -40,7 +46,7 @@ std::int64_t counter_from(const torch::Tensor& tensor, const std::string& entry,
                           const NamedParameter& parameter, const std::string& source) {
   if (tensor.scalar_type() != torch::kInt64 || tensor.numel() != 1 ||
       tensor.item<std::int64_t>() < 0) {
-    throw_misfit(entry, parameter, source);
+    throw_misfit(entry, tensor, parameter, source);
   }
   return tensor.item<std::int64_t>();
 }
@@ -51,6 +57,15 @@ std::size_t index_in_model(const LayerMap& model, const torch::Tensor& parameter
   TORCH_CHECK(index != LayerMap::kNotFound, optimizer, ": a parameter of shape ", parameter.sizes(),
               " in a group is no parameter of the model");
   return index;
+}
+
+void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
+                       const torch::optim::OptimizerOptions& of_first_group) {
+  TORCH_CHECK(
+      codec.non_finite_policy(options) == codec.non_finite_policy(of_first_group),
+      codec.optimizer(),
+      ": non_finite_policy differs between parameter groups; a step is rejected as a whole, "
+      "so it must be the same in all");
 }
 
 OptimizerState export_named_state(const torch::optim::Optimizer& optimizer, const LayerMap& model,
@@ -91,6 +106,7 @@ void import_named_state(torch::optim::Optimizer& optimizer, const LayerMap& mode
     TORCH_CHECK(saved_group != saved.groups.end(), "adaact: ", source,
                 " has no options for a parameter group");
     options.push_back(codec.options_from(saved_group->options));
+    check_same_policy(codec, *options.back(), *options.front());
     for (const auto& tensor : group.params()) {
       const auto& parameter = model.parameters()[model.find(tensor)];
       const auto entries = saved.entries.find(parameter.name);
@@ -111,6 +127,8 @@ std::int64_t counter_of(const OptimizerState& state, const std::string& counter,
   const auto found = state.counters.find(counter);
   TORCH_CHECK(found != state.counters.end(), "adaact: ", source, " lacks the counter '", counter,
               "'");
+  TORCH_CHECK(found->second >= 0, "adaact: ", source, ": the counter '", counter, "' is ",
+              found->second, ", expected ≥ 0");
   return found->second;
 }
 

@@ -39,13 +39,18 @@ class StateCodec {
                                             const std::string& source) const = 0;
 };
 
+/// An entry that a state may lack.
+struct MayBeAbsent {};
+
 /// The entries of a simple state, tensors of the parameter's shape and counters:
 ///   static void visit(State& state, Visitor&& visit) { visit("exp_avg", state.exp_avg()); … }
 template <typename State>
 struct StateDescription;
 
-[[noreturn]] void throw_misfit(const std::string& entry, const NamedParameter& parameter,
-                               const std::string& source);
+[[noreturn]] void throw_misfit(const std::string& entry, const torch::Tensor& value,
+                               const NamedParameter& parameter, const std::string& source);
+[[noreturn]] void throw_missing_entry(const std::string& entry, const NamedParameter& parameter,
+                                      const std::string& source);
 [[noreturn]] void throw_unknown_entry(const std::string& entry, const NamedParameter& parameter,
                                       const std::string& source);
 std::int64_t counter_from(const torch::Tensor& tensor, const std::string& entry,
@@ -124,7 +129,7 @@ class SimpleCodec : public OptionsCodec<OptionsType> {
     void operator()(const char* entry, std::int64_t count) {
       entries[entry] = torch::tensor(count, torch::kInt64);
     }
-    void operator()(const char* entry, const torch::Tensor& tensor) {
+    void operator()(const char* entry, const torch::Tensor& tensor, MayBeAbsent /*tag*/ = {}) {
       if (tensor.defined()) entries[entry] = tensor.detach().clone();
     }
   };
@@ -135,15 +140,19 @@ class SimpleCodec : public OptionsCodec<OptionsType> {
     const std::string& source;
 
     void operator()(const char* entry, std::int64_t& count) {
-      if (const auto tensor = take(entry); tensor.defined()) {
-        count = counter_from(tensor, entry, parameter, source);
-      }
+      const auto tensor = take(entry);
+      if (!tensor.defined()) throw_missing_entry(entry, parameter, source);
+      count = counter_from(tensor, entry, parameter, source);
     }
     void operator()(const char* entry, torch::Tensor& value) {
+      (*this)(entry, value, MayBeAbsent());
+      if (!value.defined()) throw_missing_entry(entry, parameter, source);
+    }
+    void operator()(const char* entry, torch::Tensor& value, MayBeAbsent /*tag*/) {
       const auto tensor = take(entry);
       if (!tensor.defined()) return;
       if (tensor.sizes() != parameter.tensor.sizes() || !tensor.is_floating_point()) {
-        throw_misfit(entry, parameter, source);
+        throw_misfit(entry, tensor, parameter, source);
       }
       value = tensor.to(parameter.tensor.device(), /*non_blocking=*/false, /*copy=*/true);
     }
@@ -156,6 +165,10 @@ class SimpleCodec : public OptionsCodec<OptionsType> {
     }
   };
 };
+
+/// A step is rejected as a whole, so the policy must be the same in all groups.
+void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
+                       const torch::optim::OptimizerOptions& of_first_group);
 
 /// The state of all parameters in an optimizer's groups, under their names.
 OptimizerState export_named_state(const torch::optim::Optimizer& optimizer, const LayerMap& model,

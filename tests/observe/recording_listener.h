@@ -19,7 +19,7 @@ class RecordingListener : public Listener {
   void on_input(const LayerUse& use, const torch::Tensor& input) override {
     inputs.push_back({use, input.clone()});
   }
-  bool wants_output_gradient(const LayerUse& /*use*/) const override { return true; }
+  bool wants_output_gradient(const LayerUse& /*use*/) override { return true; }
   void on_output_gradient(const LayerUse& use, const torch::Tensor& gradient) override {
     gradients.push_back({use, gradient.clone()});
   }

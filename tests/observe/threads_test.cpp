@@ -101,4 +101,22 @@ TEST_F(Threads, OptimizersThatComeAndGo_DoNotDisturbOneThatTrains) {
   expect_bit_identical(snapshot(*disturbed[0].model), snapshot(*quiet[0].model));
 }
 
+TEST_F(Threads, OneModelRunBothWaysInSeveralThreads_GivesTheFactorsOfOneBatch) {
+  torch::nn::Linear whole(6, 3);
+  whole->to(torch::kFloat64);
+  torch::nn::Linear parts(6, 3);
+  parts->to(torch::kFloat64);
+  copy_values(whole, parts);
+  adaact::Kfac one(*whole);
+  adaact::Kfac four(*parts);
+  const auto x = torch::randn({40, 6}, torch::kFloat64);
+  whole->forward(x).square().sum(1).mean().backward();
+  one.step();
+  run_in_threads(4, [&](int i) {
+    (parts->forward(x.narrow(0, 10 * i, 10)).square().sum(1).mean() / 4).backward();
+  });
+  four.step();
+  expect_close(snapshot(*parts), snapshot(*whole), 1e-12);
+}
+
 }  // namespace

@@ -146,13 +146,4 @@ TEST(Adan, NarrowParametersTrainWithWideState) {
   }
 }
 
-TEST(Adan, FollowsAModelToAnotherDtype) {
-  torch::manual_seed(4);
-  auto model = make_mlp(torch::kFloat32);
-  Adan optimizer(*model);
-  for (int i = 0; i < 2; ++i) train_step(model, optimizer, row_batch(8, torch::kFloat32));
-  model->to(torch::kFloat64);
-  for (int i = 0; i < 2; ++i) train_step(model, optimizer, row_batch(8));
-}
-
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include <adaact/adaact.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -67,6 +68,13 @@ class EveryOptimizer : public ::testing::TestWithParam<std::string> {
     auto all = options();
     all.update(more);
     return adaact::make_optimizer(GetParam(), *model, all.dump(), decay);
+  }
+
+  /// Where things do not happen in every step: often enough to be seen.
+  static json short_periods() {
+    return GetParam() == "foof" || GetParam() == "kfac"
+               ? json{{"covariance_period", 2}, {"inverse_period", 3}}
+               : json::object();
   }
 
   /// One step through a closure, which SAM needs and all others take.
@@ -157,11 +165,8 @@ TEST_P(EveryOptimizer, FourMicroBatchesEqualOneBatch) {
   PlainNet parts;
   parts->to(torch::kFloat64);
   copy_values(whole, parts);
-  const json short_periods = GetParam() == "foof" || GetParam() == "kfac"
-                                 ? json{{"covariance_period", 2}, {"inverse_period", 3}}
-                                 : json::object();
-  const auto one = make(whole, short_periods);
-  const auto four = make(parts, short_periods);
+  const auto one = make(whole, short_periods());
+  const auto four = make(parts, short_periods());
   for (int i = 0; i < 6; ++i) {
     const auto batch = image_batch(16);
     std::vector<Batch> micro_batches;
@@ -176,7 +181,7 @@ TEST_P(EveryOptimizer, FourMicroBatchesEqualOneBatch) {
 
 TEST_P(EveryOptimizer, ResumesBitForBit) {
   SmallNet model;
-  const auto optimizer = make(model);
+  const auto optimizer = make(model, short_periods());
   for (int i = 0; i < 7; ++i) step(model, *optimizer, {image_batch(8, torch::kFloat32)});
   optimizer->param_groups()[0].options().set_lr(0.0123);
 
@@ -211,6 +216,44 @@ TEST_P(EveryOptimizer, ResumesFromTorchSave) {
   step(model, *optimizer, {batch});
   step(resumed, *other, {batch});
   expect_bit_identical(snapshot(*resumed), snapshot(*model));
+}
+
+TEST_P(EveryOptimizer, ThePolicyIsPartOfTheState) {
+  SmallNet model;
+  const auto optimizer = make(model, {{"non_finite_policy", "skip"}});
+  const auto batch = image_batch(8, torch::kFloat32);
+  step(model, *optimizer, {batch});
+  const auto resumed = make(model);
+  std::stringstream file;
+  adaact::named_state(*optimizer).save(file);
+  adaact::named_state(*resumed).load(file);
+  const auto before = snapshot(*model);
+  step(model, *resumed, {{batch.x * std::nan(""), batch.y}});
+  expect_bit_identical(snapshot(*model), before);
+}
+
+TEST_P(EveryOptimizer, AStateThatLacksAnEntryIsRefused) {
+  SmallNet model;
+  const auto optimizer = make(model);
+  step(model, *optimizer, {image_batch(8, torch::kFloat32)});
+  auto& named = dynamic_cast<adaact::HasNamedState&>(*optimizer);
+  const auto before = state_bytes(*optimizer);
+  auto state = named.export_state();
+  const auto refuse = [&](const adaact::OptimizerState& damaged, const char* why) {
+    EXPECT_TRUE(contains(error_of([&] { named.import_state(damaged, "test"); }), why));
+    EXPECT_EQ(state_bytes(*optimizer), before);
+  };
+  for (const char* entry : {"exp_avg", "exp_avg_sq", "exp_avg_diff", "previous_grad", "step"}) {
+    auto damaged = state;
+    const bool has_it = damaged.entries.at("fc.weight").erase(entry) != 0;
+    const bool needs_it = GetParam() != "adaact";  // whose M and V come at different times
+    if (has_it && needs_it) refuse(damaged, "lacks the entry");
+  }
+  for (auto& [counter, value] : state.counters) {
+    auto damaged = state;
+    damaged.counters[counter] = -7;
+    refuse(damaged, "is -7, expected ≥ 0");
+  }
 }
 
 TEST_P(EveryOptimizer, RefusesTheStateOfAnother) {
@@ -312,6 +355,52 @@ TEST_P(EveryOptimizer, ANonFiniteGradientThrowsAndChangesNothing) {
     step(never_saw_it, *other, {batch});
   }
   expect_bit_identical(snapshot(*model), snapshot(*never_saw_it));
+}
+
+TEST_P(EveryOptimizer, AClosureThatThrowsLeavesNothingBehind) {
+  PlainNet model;
+  PlainNet never_failed;
+  copy_values(model, never_failed);
+  const auto optimizer = make(model);
+  const auto other = make(never_failed);
+  EXPECT_TRUE(contains(error_of([&] {
+                         optimizer->step([&]() -> torch::Tensor {
+                           model->forward(image_batch(8, torch::kFloat32).x * 100.0);
+                           throw std::runtime_error("out of memory");
+                         });
+                       }),
+                       "out of memory"));
+  for (int i = 0; i < 2; ++i) {
+    const auto batch = image_batch(8, torch::kFloat32);
+    step(model, *optimizer, {batch});
+    step(never_failed, *other, {batch});
+  }
+  expect_bit_identical(snapshot(*model), snapshot(*never_failed));
+}
+
+TEST_P(EveryOptimizer, AnAutocastScopeAroundTheStepChangesNothing) {
+  PlainNet model;
+  PlainNet inside;
+  copy_values(model, inside);
+  const auto optimizer = make(model);
+  const auto other = make(inside);
+  // The closure computes in float32 in both: only the optimizer's own work might be cast.
+  const auto forward = [](PlainNet& net, torch::optim::Optimizer& its, const Batch& batch) {
+    return [&] {
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      its.zero_grad();
+      auto loss = cross_entropy(net->forward(batch.x), batch.y);
+      loss.backward();
+      return loss;
+    };
+  };
+  for (int i = 0; i < 3; ++i) {
+    const auto batch = image_batch(8, torch::kFloat32);
+    optimizer->step(forward(model, *optimizer, batch));
+    const CpuAutocast autocast;
+    other->step(forward(inside, *other, batch));
+  }
+  expect_bit_identical(snapshot(*inside), snapshot(*model));
 }
 
 TEST_P(EveryOptimizer, ANonFiniteGradientIsSkippedIfAsked) {

@@ -557,6 +557,8 @@ TEST_F(FactoredTest, SelfAndCrossAttentionShareAPackedProjection) {
     optimizer.step();
   };
   for (const bool cross : {false, false, true, true, false}) train(cross);
+  const auto runs = optimizer.export_state().entries.at("in_proj_weight").at("runs");
+  EXPECT_GT(runs.size(0), 1);  // the whole projection was cut where cross-attention divides it
   for (const auto& parameter : attention->parameters()) {
     EXPECT_TRUE(torch::isfinite(parameter).all().item<bool>());
   }
@@ -581,31 +583,187 @@ TEST_F(FactoredTest, ADeadInputDoesNotBlowUp) {
   EXPECT_LT(layer->weight.abs().max().item<double>(), 100.0);
 }
 
-TEST_F(FactoredTest, AForwardPassWithoutBackwardIsNoObservationOfGradients) {
+TEST_F(FactoredTest, ADiscardedForwardPassAndItsLateBackwardLeaveNoTrace) {
   auto model = make_mlp();
   auto other = make_mlp();
   copy_values(model, other);
   Kfac optimizer(*model, plain_kfac().lr(0.1).damping(0.1));
   Kfac reference(*other, plain_kfac().lr(0.1).damping(0.1));
   const auto batch = row_batch(10);
-  model->forward(batch.x);  // gradients are recorded, but nobody asks for them
+  const auto late_loss = cross_entropy(model->forward(batch.x * 3.0), batch.y);
   optimizer.discard_observations();
+  late_loss.backward();
   train_step(model, optimizer, batch);
   train_step(other, reference, batch);
   expect_bit_identical(snapshot(*model), snapshot(*other));
 }
 
-TEST_F(FactoredTest, ABackwardPassAfterItsStepIsIgnored) {
-  auto model = make_mlp();
-  Kfac optimizer(*model, plain_kfac().lr(0.1).damping(0.1));
-  const auto batch = row_batch(10);
-  const auto late_loss = cross_entropy(model->forward(batch.x), batch.y);
-  optimizer.discard_observations();
-  late_loss.backward();
-  train_step(model, optimizer, batch);
-  for (const auto& parameter : model->parameters()) {
-    EXPECT_TRUE(torch::isfinite(parameter).all().item<bool>());
+TEST_F(FactoredTest, ALayerWithoutBackwardPassKeepsItsFactors) {
+  struct NetImpl : torch::nn::Module {
+    NetImpl() {
+      used = register_module("used", torch::nn::Linear(6, 3));
+      looked_at = register_module("looked_at", torch::nn::Linear(6, 3));
+    }
+    torch::nn::Linear used{nullptr}, looked_at{nullptr};
+  };
+  const auto model = std::make_shared<NetImpl>();
+  const WarningCapture warnings;
+  Kfac optimizer(*model, plain_kfac().lr(0.1));
+  const auto batch = row_batch(8, torch::kFloat32);
+  model->looked_at->forward(batch.x);  // gradients are recorded, but nobody asks for them
+  cross_entropy(model->used->forward(batch.x), batch.y).backward();
+  optimizer.step();
+  for (const auto& parameter : optimizer.coverage()) {
+    EXPECT_EQ(parameter.observed, parameter.name.rfind("used", 0) == 0) << parameter.name;
   }
+}
+
+TEST_F(FactoredTest, ABackwardPassInAPauseIsNotObserved) {
+  auto model = make_mlp();
+  auto other = make_mlp();
+  copy_values(model, other);
+  Kfac optimizer(*model, plain_kfac().lr(0.1).damping(0.1));
+  Kfac reference(*other, plain_kfac().lr(0.1).damping(0.1));
+  const auto batch = row_batch(10);
+  optimizer.zero_grad();
+  const auto loss = cross_entropy(model->forward(batch.x), batch.y);
+  {
+    const auto pause = optimizer.pause_observation();
+    torch::autograd::grad({loss}, {model->parameters()[0]}, {}, /*retain_graph=*/true);
+  }
+  loss.backward();
+  optimizer.step();
+  train_step(other, reference, batch);
+  expect_bit_identical(snapshot(*model), snapshot(*other));
+}
+
+/// Rows [0, 2) and [2, 4) of one weight as layers of their own, each with its part of the bias.
+struct SlicedNetImpl : torch::nn::Module {
+  SlicedNetImpl() {
+    weight = register_parameter("weight", torch::randn({4, 3}, torch::kFloat64));
+    bias = register_parameter("bias", torch::zeros({4}, torch::kFloat64));
+  }
+  torch::Tensor forward(const torch::Tensor& x, bool upper) {
+    const auto begin = upper ? 2 : 0;
+    return torch::linear(x, weight.narrow(0, begin, 2)) + bias.narrow(0, begin, 2);
+  }
+  torch::Tensor weight, bias;
+};
+TORCH_MODULE(SlicedNet);
+
+void train_slices(SlicedNet& model, torch::optim::Optimizer& optimizer,
+                  const std::vector<bool>& uppers) {
+  optimizer.zero_grad();
+  for (const bool upper : uppers) {
+    model->forward(torch::randn({6, 3}, torch::kFloat64), upper).square().sum(1).mean().backward();
+  }
+  optimizer.step();
+}
+
+TEST_F(FactoredTest, SlicesUsedInAnyOrderAreSavedInOrder) {
+  SlicedNet model;
+  Kfac optimizer(*model, plain_kfac().lr(0.01).damping(0.1));
+  train_slices(model, optimizer, {true});
+  train_slices(model, optimizer, {false});
+  const auto runs = optimizer.export_state().entries.at("weight").at("runs");
+  EXPECT_TRUE(torch::equal(runs, torch::tensor({{0, 2, 1}, {2, 4, 1}}, torch::kInt64))) << runs;
+  std::stringstream file;
+  optimizer.named_state().save(file);
+  optimizer.named_state().load(file);
+}
+
+TEST_F(FactoredTest, ABiasMayBeFrozenWhileSlicesAreUsedInTurn) {
+  SlicedNet model;
+  Kfac optimizer(*model, plain_kfac().lr(0.01).damping(0.1));
+  train_slices(model, optimizer, {false, true});
+  model->bias.set_requires_grad(false);
+  train_slices(model, optimizer, {false});  // now without a column for the bias
+  train_slices(model, optimizer, {true, false});
+  model->bias.set_requires_grad(true);
+  train_slices(model, optimizer, {true});
+  EXPECT_EQ(optimizer.steps(), 4);
+  EXPECT_TRUE(torch::isfinite(model->weight).all().item<bool>());
+}
+
+TEST_F(FactoredTest, AWeightWithoutRowsDoesNotMatter) {
+  const adaact::NamedTensors tensors{
+      {"empty", torch::zeros({0, 3}, torch::kFloat64).requires_grad_()},
+      {"full", torch::randn({2, 3}, torch::kFloat64).requires_grad_()}};
+  const WarningCapture warnings;
+  Kfac optimizer(tensors);
+  const auto x = torch::randn({5, 3}, torch::kFloat64);
+  const auto loss =
+      torch::linear(x, tensors[0].second).sum() + torch::linear(x, tensors[1].second).sum();
+  loss.backward();
+  optimizer.step();
+  EXPECT_TRUE(optimizer.coverage()[1].observed);
+}
+
+/// A backward pass that leaves the gradient undefined, which stands for zero.
+struct NoGradient : torch::autograd::Function<NoGradient> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* /*context*/, torch::Tensor x) {
+    return x.clone();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* /*context*/,
+                                               torch::autograd::tensor_list /*gradients*/) {
+    return {torch::Tensor()};
+  }
+};
+
+TEST_F(FactoredTest, AnUndefinedGradientIsNoFailure) {
+  auto model = make_mlp();
+  Kfac optimizer(*model);
+  optimizer.zero_grad();
+  NoGradient::apply(model->forward(row_batch(4).x)).sum().backward();
+  const WarningCapture warnings;
+  optimizer.step();
+}
+
+TEST_F(FactoredTest, ASingularFactorNamesItsLayer) {
+  torch::nn::Sequential model(torch::nn::Linear(50, 2));
+  Foof optimizer(*model, plain_foof().damping(1e-12));
+  auto x = torch::randn({3, 50}) * 1e4;
+  model->forward(x).square().mean().backward();
+  const auto before = snapshot(*model);
+  const auto error = adaact::testing::error_of([&] { optimizer.step(); });
+  EXPECT_TRUE(
+      contains(error, "Foof: the factor of '0.weight' is not positive definite with damping"));
+  EXPECT_TRUE(contains(error, "inverse \"eigen\""));
+  expect_bit_identical(snapshot(*model), before);
+  EXPECT_EQ(optimizer.steps(), 0);
+}
+
+TEST_F(FactoredTest, CoverageSaysWhyABiasIsNotScaled) {
+  auto model = make_mlp();
+  const WarningCapture warnings;
+  Kfac optimizer(*model, KfacOptions(0.1).max_factor_size(8));  // 7 and 8 rows, 9 and 3 rows
+  model->parameters()[0].set_requires_grad(false);
+  train_step(model, optimizer, row_batch(10));
+  const auto coverage = optimizer.coverage();
+  EXPECT_TRUE(contains(coverage[1].reason, "whose weight is frozen"));
+  EXPECT_TRUE(contains(coverage[3].reason, "larger than max_factor_size"));
+}
+
+TEST_F(FactoredTest, KfacNeedsTheOutputOfAnExplicitObservation) {
+  auto layer = double_linear(4, 3);
+  Kfac kfac(*layer);
+  EXPECT_TRUE(contains(adaact::testing::error_of([&] {
+                         kfac.observe(layer->weight, torch::randn({2, 4}, torch::kFloat64));
+                       }),
+                       "Kfac: observe() was given no output"));
+}
+
+TEST_F(FactoredTest, HalfPrecisionWeightsDoNotOverflowBeforeTheLearningRate) {
+  auto layer = torch::nn::Linear(4, 3);
+  layer->to(torch::kHalf);
+  Foof optimizer(*layer, plain_foof().lr(1e-4).momentum(0.0).max_factor_size(0));
+  layer->weight.mutable_grad() = torch::full({3, 4}, 60000.0, torch::kHalf);
+  layer->bias.mutable_grad() = torch::zeros({3}, torch::kHalf);
+  const auto before = layer->weight.detach().to(torch::kFloat32);
+  optimizer.param_groups()[0].options().set_lr(1e-4);
+  static_cast<FoofOptions&>(optimizer.param_groups()[0].options()).weight_decay(1e6);
+  optimizer.step();
+  EXPECT_TRUE(torch::isfinite(layer->weight).all().item<bool>());
 }
 
 TEST_F(FactoredTest, AnExplicitObservationOfInputAndOutputEqualsTheOperators) {
@@ -638,7 +796,7 @@ TEST_F(FactoredTest, ANonsensicalStateIsRefused) {
     return adaact::testing::error_of([&] { optimizer.import_state(state, "test"); });
   };
   EXPECT_TRUE(contains(error("a.0", torch::zeros({1, 3, 3})), "'a.0' of '0.weight'"));
-  EXPECT_TRUE(contains(error("p.0", torch::zeros({1, 3, 3})), "'0.weight'"));
+  EXPECT_TRUE(contains(error("p.0", torch::zeros({1, 3, 3})), "'p.0' of '0.weight'"));
   EXPECT_TRUE(contains(error("runs", torch::tensor({{0, 99, 1}})), "'runs'"));
   EXPECT_TRUE(contains(error("momentum_buffer", torch::zeros({2})), "'momentum_buffer'"));
   EXPECT_TRUE(contains(error("surprise", torch::zeros({2})), "unknown entry 'surprise'"));

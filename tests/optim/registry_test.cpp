@@ -77,6 +77,8 @@ TEST(Registry, BadOptionsOfSamAreErrors) {
   EXPECT_TRUE(
       contains(error(R"({"betas": [0.9, 0.9]})"), "Sam over sgd: there is no option 'betas'"));
   EXPECT_TRUE(contains(error(R"({"rho": -1})"), "rho is -1"));
+  EXPECT_TRUE(contains(error_of([] { adaact::default_options("sam", "sam"); }),
+                       "base is \"sam\", expected one of: adaact"));
 }
 
 TEST(Registry, BadOptionsSayWhatWasExpected) {
@@ -130,8 +132,7 @@ TEST(Configs, EveryOptimizerHasOneAndAllOfThemWork) {
     EXPECT_EQ(content.at("optimizer"), entry.path().stem().string());
     EXPECT_FALSE(content.at("source").get<std::string>().empty());
     for (const auto& [setting, options] : content.at("settings").items()) {
-      const auto config = OptimizerConfig::read(entry.path(), setting);
-      make_optimizer(config.optimizer, *model, config.options);
+      make_optimizer(OptimizerConfig::read(entry.path(), setting), *model);
     }
     found.insert(entry.path().stem().string());
   }
@@ -150,6 +151,16 @@ TEST(Configs, CifarSettingsAreThePapers) {
   EXPECT_EQ(setting("kfac", "cifar10").at("scale"), "authors");
   EXPECT_EQ(setting("sgd", "cifar10").at("nesterov"), false);
   EXPECT_EQ(setting("sgd", "cifar100").at("nesterov"), true);
+}
+
+TEST(Configs, ASettingMaySayWhatDecays) {
+  auto model = make_mlp();
+  const auto groups = [&](const char* setting) {
+    const auto config = OptimizerConfig::read(kConfigs / "adaact.json", setting);
+    return make_optimizer(config, *model)->param_groups().size();
+  };
+  EXPECT_EQ(groups("cifar10"), 1U);
+  EXPECT_EQ(groups("imagenet-vit"), 2U);
 }
 
 TEST(Configs, BadFilesAreErrors) {

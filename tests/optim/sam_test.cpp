@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
+#include "support/libtorch.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"
 
@@ -20,6 +21,7 @@ using adaact::testing::Batch;
 using adaact::testing::bit_identical;
 using adaact::testing::contains;
 using adaact::testing::copy_values;
+using adaact::testing::CpuAutocast;
 using adaact::testing::cross_entropy;
 using adaact::testing::error_of;
 using adaact::testing::expect_bit_identical;
@@ -270,6 +272,120 @@ TEST_F(SamTest, AGroupAddedToTheBaseIsClimbedToo) {
     EXPECT_FALSE(torch::equal(parameters[i], before[i])) << i;
   }
   EXPECT_EQ(optimizer.param_groups().size(), 2U);
+}
+
+TEST_F(SamTest, AGroupAddedToSamGoesToTheBase) {
+  auto model = make_mlp();
+  const auto parameters = model->parameters();
+  auto base = std::make_unique<torch::optim::SGD>(
+      std::vector<torch::Tensor>{parameters[0], parameters[1]}, torch::optim::SGDOptions(0.1));
+  Sam optimizer(*model, std::move(base));
+  optimizer.add_param_group(torch::optim::OptimizerParamGroup({parameters[2], parameters[3]}));
+  EXPECT_EQ(optimizer.param_groups()[1].options().get_lr(), 0.1);
+  const auto before = snapshot(*model);
+  step(model, optimizer, row_batch(8));
+  EXPECT_FALSE(torch::equal(parameters[2], before[2]));
+}
+
+TEST_F(SamTest, AGroupAddedBehindItsBackIsAnError) {
+  auto model = make_mlp();
+  Sam optimizer(*model, plain_sgd(*model));
+  static_cast<torch::optim::Optimizer&>(optimizer).add_param_group(
+      torch::optim::OptimizerParamGroup({torch::zeros({2}).requires_grad_()}));
+  EXPECT_TRUE(contains(error_of([&] { step(model, optimizer, row_batch(8)); }),
+                       "2 parameter groups, but the base optimizer has 1"));
+}
+
+TEST_F(SamTest, AStateIsWholeRightAfterAGroupWasAddedToTheBase) {
+  auto model = make_mlp();
+  const auto parameters = model->parameters();
+  Sam optimizer(*model, std::make_unique<torch::optim::SGD>(
+                            std::vector<torch::Tensor>{parameters[0], parameters[1]},
+                            torch::optim::SGDOptions(0.1)));
+  optimizer.base().add_param_group(
+      torch::optim::OptimizerParamGroup({parameters[2], parameters[3]}));
+  EXPECT_EQ(optimizer.export_state().groups.size(), 2U);
+  std::stringstream file;
+  optimizer.named_state().save(file);
+  optimizer.named_state().load(file);
+  EXPECT_EQ(optimizer.param_groups().size(), 2U);
+}
+
+TEST_F(SamTest, ASecondPassThatThrowsLeavesNoObservations) {
+  auto model = make_mlp();
+  auto base = std::make_unique<AdaAct>(*model);
+  auto& adaact = *base;
+  Sam optimizer(*model, std::move(base));
+  const auto batch = row_batch(8);
+  int passes = 0;
+  error_of([&] {
+    optimizer.step([&] {
+      optimizer.zero_grad();
+      auto loss = cross_entropy(model->forward(batch.x * 100.0), batch.y);
+      loss.backward();
+      if (++passes == 2) throw std::runtime_error("out of luck");
+      return loss;
+    });
+  });
+  step(model, optimizer, batch);
+  EXPECT_TRUE(all_close(adaact.second_moment(model->parameters()[0]),
+                        batch.x.square().mean(0, true), 1e-12));
+}
+
+TEST_F(SamTest, TheSecondPassUnderAutocastSeesTheClimbedParameters) {
+  const auto second_loss = [](bool scope_around_step) {
+    torch::manual_seed(4);
+    auto model = make_mlp(torch::kFloat32);
+    Sam optimizer(*model, plain_sgd(*model), SamOptions(2.0));
+    const auto batch = row_batch(8, torch::kFloat32);
+    double loss = 0.0;
+    const auto closure = [&] {
+      optimizer.zero_grad();
+      const CpuAutocast inner;  // nested in an outer one, it leaves the cache alone
+      auto value = cross_entropy(model->forward(batch.x).to(torch::kFloat32), batch.y);
+      value.backward();
+      loss = value.item<double>();
+      return value;
+    };
+    if (scope_around_step) {
+      at::autocast::increment_nesting();
+      optimizer.step(closure);
+      at::autocast::decrement_nesting();
+    } else {
+      optimizer.step(closure);
+    }
+    return loss;
+  };
+  EXPECT_EQ(second_loss(true), second_loss(false));
+}
+
+TEST_F(SamTest, WhatTheBaseFindsNotFiniteFollowsSamsPolicy) {
+  auto model = make_mlp();
+  Sam optimizer(*model, std::make_unique<AdaAct>(*model),
+                SamOptions(0.05).non_finite_policy(adaact::NonFinitePolicy::Skip));
+  const auto before = snapshot(*model);
+  const auto batch = row_batch(8);
+  optimizer.step([&] {
+    optimizer.zero_grad();
+    model->forward(batch.x * 1e200);  // whose square overflows
+    auto loss = cross_entropy(model->forward(batch.x), batch.y);
+    loss.backward();
+    return loss;
+  });
+  expect_bit_identical(snapshot(*model), before);
+  EXPECT_EQ(optimizer.skipped_steps(), 1);
+}
+
+TEST_F(SamTest, ABaseThatNeedsAClosureIsAnError) {
+  auto model = make_mlp();
+  EXPECT_TRUE(
+      contains(error_of([&] { Sam(*model, std::make_unique<Sam>(*model, plain_sgd(*model))); }),
+               "needs a closure itself"));
+  EXPECT_TRUE(contains(error_of([&] {
+                         Sam(*model, std::make_unique<torch::optim::LBFGS>(
+                                         model->parameters(), torch::optim::LBFGSOptions(1.0)));
+                       }),
+                       "needs a closure itself"));
 }
 
 }  // namespace

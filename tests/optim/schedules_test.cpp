@@ -87,6 +87,8 @@ TEST(Schedules, BadArgumentsAreErrors) {
   EXPECT_TRUE(
       contains(error_of([] { with_warmup(-1, 0.0, constant_schedule()); }), "length is -1"));
   EXPECT_TRUE(contains(error_of([] { adaact::scaled_learning_rate(0.1, 0); }), "expected ≥ 1"));
+  EXPECT_TRUE(contains(error_of([] { with_warmup(1, 0.0, nullptr); }), "no schedule"));
+  EXPECT_TRUE(contains(error_of([] { per_epoch(nullptr, 1); }), "no schedule"));
 }
 
 double lr_of(torch::optim::Optimizer& optimizer, std::size_t group = 0) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,7 @@ class LayerMap {
 
   std::vector<Layer> layers_;
   std::vector<NamedParameter> parameters_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> by_identity_;
 };
 
 }  // namespace adaact

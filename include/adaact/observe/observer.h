@@ -28,7 +28,7 @@ class Listener {
   virtual ~Listener() = default;
   virtual void on_input(const LayerUse& use, const torch::Tensor& input) = 0;
   /// Asked once per use; answer true to have on_output_gradient called in the backward pass.
-  virtual bool wants_output_gradient(const LayerUse& /*use*/) const { return false; }
+  virtual bool wants_output_gradient(const LayerUse& /*use*/) { return false; }
   virtual void on_output_gradient(const LayerUse& /*use*/, const torch::Tensor& /*gradient*/) {}
 };
 

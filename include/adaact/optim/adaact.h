@@ -84,6 +84,7 @@ class AdaAct : public ObservingOptimizer {
  private:
   struct Internals;
 
+  bool takes_complex(const torch::optim::OptimizerOptions& options) const override;
   void on_groups_indexed() override;
   void take_observations() override;
   std::string find_other_non_finite() const override;

@@ -49,6 +49,7 @@ class Adan : public NamedOptimizer {
 
  private:
   void update() override;
+  const AdanOptions& options_of(std::size_t index) const;
 };
 
 }  // namespace adaact

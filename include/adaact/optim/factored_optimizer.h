@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,8 +73,13 @@ class FactoredOptimizer : public ObservingOptimizer {
   FactoredParamState& state_of(std::size_t index);
   const std::vector<KroneckerFactors>* find_factors(std::size_t index) const;
   void choose_what_to_measure();
-  void update_factors();
-  torch::Tensor preconditioned(const torch::Tensor& gradient, std::size_t weight) const;
+
+  // A step computes everything first and then changes everything: what fails leaves all as it was.
+  using Factors = std::vector<KroneckerFactors>;
+  std::map<std::size_t, Factors> next_factors();
+  std::map<std::size_t, torch::Tensor> preconditioned_gradients(
+      const std::map<std::size_t, Factors>& factors) const;
+  double kl_divergence(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
   void apply(std::size_t index, const torch::Tensor& v);
   void log_factors_too_large();
 

@@ -28,7 +28,7 @@ struct KfacOptions : public JsonOptions<KfacOptions> {
   TORCH_ARG(double, kl_clip) = 1e-3;               // κ
   TORCH_ARG(std::int64_t, covariance_period) = 5;  // T_cov in steps
   TORCH_ARG(std::int64_t, inverse_period) = 50;    // T_inv in steps
-  TORCH_ARG(InverseMethod, inverse) = InverseMethod::Eigen;
+  TORCH_ARG(InverseMethod, inverse) = InverseMethod::Eigen;  // Cholesky damps each factor by itself
   TORCH_ARG(KfacScale, scale) = KfacScale::PerSample;
   TORCH_ARG(std::int64_t, max_factor_size) = 8192;                         // rows of A and of P
   TORCH_ARG(NonFinitePolicy, non_finite_policy) = NonFinitePolicy::Throw;  // the same in all groups
@@ -39,7 +39,11 @@ extern template struct JsonOptions<KfacOptions>;
 using KfacParamState = FactoredParamState;
 
 /// Natural gradient with the Fisher matrix of each layer as a Kronecker product P ⊗ A of the second
-/// moments of output gradients and inputs. The loss must be a mean over dimension 0.
+/// moments of output gradients and inputs.
+///
+/// The loss must be a mean over samples, and a layer's dimension 0 must count them: other leading
+/// dimensions are positions. So sequence-first inputs, and a weight used several times in a forward
+/// pass, which cannot be told from micro-batches, get a batch size that is not the loss's.
 class Kfac : public FactoredOptimizer {
  public:
   /// All parameters of the model in one group.
@@ -49,6 +53,7 @@ class Kfac : public FactoredOptimizer {
        const KfacOptions& defaults = {});
 
  private:
+  bool needs_output() const override { return true; }
   const KfacOptions& options_of(std::size_t index) const;
   FactorSettings settings_of(std::size_t index) const override;
   void invert(KroneckerFactors& factors, const torch::Tensor& a_hat, const torch::Tensor& p_hat,

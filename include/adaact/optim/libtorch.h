@@ -35,7 +35,6 @@ class LibTorchOptimizer : public Base, public HasNamedState {
   /// Steps rejected under NonFinitePolicy::Skip.
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
-  NamedState named_state() { return NamedState(*this); }
   OptimizerState export_state() const override;
   void import_state(const OptimizerState& state, const std::string& source) override;
   void save(torch::serialize::OutputArchive& archive) const override;

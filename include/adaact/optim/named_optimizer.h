@@ -33,7 +33,6 @@ class NamedOptimizer : public torch::optim::Optimizer, public HasNamedState {
   /// Steps rejected under NonFinitePolicy::Skip.
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
-  NamedState named_state() { return NamedState(*this); }
   OptimizerState export_state() const override;
   void import_state(const OptimizerState& state, const std::string& source) override;
 
@@ -62,8 +61,14 @@ class NamedOptimizer : public torch::optim::Optimizer, public HasNamedState {
   bool is_trained(std::size_t index) const;
   std::vector<torch::Tensor> gradients(const std::vector<std::size_t>& indices) const;
 
+  /// Most rules have no meaning for complex parameters.
+  virtual bool takes_complex(const torch::optim::OptimizerOptions& /*options*/) const {
+    return false;
+  }
   /// The parameters in groups or their options may have changed.
   virtual void on_groups_indexed() {}
+  /// The closure threw: there will be no step.
+  virtual void on_closure_failed() {}
   /// Before anything is checked, accepted or not.
   virtual void on_step_begin() {}
   /// What is not finite beside gradients, or nothing.

@@ -33,10 +33,14 @@ struct OptimizerState {
   void check_that_it_fits(const OptimizerState& saved, const std::string& source) const;
 };
 
+class NamedState;
+
 /// An optimizer whose state has names.
 class HasNamedState {
  public:
   virtual ~HasNamedState() = default;
+
+  NamedState named_state();
 
   virtual OptimizerState export_state() const = 0;
   /// Takes over a state that fits, or throws and keeps its own.
@@ -58,5 +62,7 @@ class NamedState {
  private:
   HasNamedState& owner_;
 };
+
+inline NamedState HasNamedState::named_state() { return NamedState(*this); }
 
 }  // namespace adaact

@@ -36,7 +36,8 @@ class ObservingOptimizer : public NamedOptimizer {
   [[nodiscard]] ObservationPause pause_observation() const;
   /// Forgets what was observed since the last step.
   void discard_observations();
-  /// Reports the input of a layer that no LibTorch operator shows, as Observer::observe.
+  /// Reports the input of a layer that no LibTorch operator shows, as Observer::observe. KFAC needs
+  /// the layer's output too, before the backward pass.
   void observe(const torch::Tensor& weight, const torch::Tensor& input,
                const Geometry& geometry = Geometry::linear(), const torch::Tensor& output = {});
 
@@ -60,6 +61,10 @@ class ObservingOptimizer : public NamedOptimizer {
   /// row. kNotFound where there is none.
   std::size_t joint_bias(std::size_t weight) const;
 
+  /// The gradient of a layer's output is part of what is observed.
+  virtual bool needs_output() const { return false; }
+
+  void on_closure_failed() override;
   void on_step_begin() override;
   void on_step_end() override;
   void on_state_loaded() override;

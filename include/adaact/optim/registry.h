@@ -41,10 +41,14 @@ NamedState named_state(torch::optim::Optimizer& optimizer);
 /// A name and options as a file in configs/ gives them.
 struct OptimizerConfig {
   std::string optimizer;
-  std::string options;  // JSON
+  std::string options = "{}";  // JSON
+  DecayRule decay = DecayRule::Everything;
 
   /// A file holds settings for several data sets; an unknown one is an error that lists them.
   static OptimizerConfig read(const std::filesystem::path& path, const std::string& setting);
 };
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerConfig& config,
+                                                        torch::nn::Module& module);
 
 }  // namespace adaact

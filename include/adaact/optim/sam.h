@@ -51,7 +51,8 @@ extern template struct JsonOptions<SamOptions>;
 /// statistics, and the base optimizer's activation statistics stay as the first pass left them.
 class Sam : public torch::optim::Optimizer, public HasNamedState {
  public:
-  /// Base: any optimizer of this library or of LibTorch over parameters of the module.
+  /// Base: any optimizer of this library or of LibTorch over parameters of the module, but for those
+  /// that need a closure themselves (another Sam, LBFGS).
   Sam(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> base,
       const SamOptions& defaults = {});
   /// For what is no torch::nn::Module: buffers are what a forward pass may change.
@@ -59,8 +60,12 @@ class Sam : public torch::optim::Optimizer, public HasNamedState {
       std::unique_ptr<torch::optim::Optimizer> base, const SamOptions& defaults = {});
 
   /// Returns the loss of the first pass. Where a gradient of either pass is not finite, throws
-  /// NonFiniteError or skips the step; whatever is thrown, parameters are as they were before.
+  /// NonFiniteError or skips the step; whatever is thrown, parameters are as they were before and
+  /// the base's pending observations are dropped.
   torch::Tensor step(LossClosure closure = nullptr) override;
+
+  /// Adds a group with options of the base's kind to the base.
+  void add_param_group(const torch::optim::OptimizerParamGroup& param_group);
 
   torch::optim::Optimizer& base() noexcept { return *base_; }
   const torch::optim::Optimizer& base() const noexcept { return *base_; }
@@ -68,7 +73,6 @@ class Sam : public torch::optim::Optimizer, public HasNamedState {
   /// Steps rejected under NonFinitePolicy::Skip.
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
-  NamedState named_state() { return NamedState(*this); }
   /// The base optimizer's state and SAM's options. Throws for a base whose state has no names: those
   /// of LibTorch other than SGD, Adam and AdamW.
   OptimizerState export_state() const override;
@@ -78,7 +82,10 @@ class Sam : public torch::optim::Optimizer, public HasNamedState {
 
  private:
   void follow_base_groups();
+  void bind(SamOptions& options, std::size_t group) const;
+  torch::Tensor take_step(const LossClosure& closure);
   bool rejects(const std::string& when);
+  void reject(const std::string& why);
   void climb();
   const SamOptions& options_of(const torch::optim::OptimizerParamGroup& group) const;
 
