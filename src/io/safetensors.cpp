@@ -150,6 +150,8 @@ TensorFile TensorFile::from_bytes(const std::string& bytes, Checksum checksum,
                                   const std::string& source) {
   TORCH_CHECK(bytes.size() >= kLengthBytes, "adaact: ", source, " is no safetensors file: it has ",
               bytes.size(), " bytes");
+  TORCH_CHECK(bytes.rfind("PK\x03\x04", 0) != 0, "adaact: ", source,
+              " is no safetensors file but a zip archive, as torch::save writes; use torch::load");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   TORCH_CHECK(length <= bytes.size() - kLengthBytes, "adaact: ", source,

@@ -259,4 +259,13 @@ TEST(AdaActState, MissingFile_IsNamedAndUnwritableFolderToo) {
       contains(error_of([&] { optimizer.named_state().save("no/such/state"); }), "no/such/state"));
 }
 
+TEST(AdaActState, AnArchiveOfTorchSaveIsToldApart) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  std::stringstream archive;
+  torch::save(optimizer, archive);
+  EXPECT_TRUE(contains(error_of([&] { optimizer.named_state().load(archive); }),
+                       "a zip archive, as torch::save writes; use torch::load"));
+}
+
 }  // namespace
