@@ -156,7 +156,8 @@ void add_step_benchmarks() {
   for (const std::string model : kModels) {
     for (const std::string optimizer : kOptimizers) {
       if (!is_factored(optimizer)) {
-        add_step(step_name(model, optimizer), model, optimizer);
+        add_step(step_name(model, optimizer), model, optimizer)
+            ->Iterations(model == "lenet5" ? 20 : 3);
         continue;
       }
       for (const auto& periods : kPeriods) {

@@ -26,8 +26,9 @@ tools=("c++ g++" "cmake cmake" "ninja ninja-build")
 # Libraries are looked for as packages.
 packages=(nlohmann-json3-dev libgtest-dev libbenchmark-dev zlib1g-dev)
 if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
-  # OpenBLAS is only recommended by LibTorch, which has the reference BLAS without it: a tenth as fast.
-  packages+=(libtorch-dev libopenblas0)
+  # LibTorch only recommends a BLAS and has the reference one without it, a tenth as fast. Of the three
+  # variants of OpenBLAS this one shares the threads of LibTorch instead of fighting with them.
+  packages+=(libtorch-dev libopenblas0-openmp)
 fi
 if [ $lint = yes ]; then
   tools+=("clang-format clang-format" "clang-tidy clang-tidy")
