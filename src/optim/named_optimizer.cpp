@@ -90,6 +90,7 @@ std::vector<std::size_t> NamedOptimizer::trained() const {
 std::vector<torch::Tensor> NamedOptimizer::gradients(
     const std::vector<std::size_t>& indices) const {
   std::vector<torch::Tensor> tensors;
+  tensors.reserve(indices.size());
   for (const auto index : indices) tensors.push_back(parameter(index).tensor.grad());
   return tensors;
 }

@@ -69,6 +69,7 @@ inline torch::Tensor norm_of(const torch::Tensor& tensor) {
 inline double global_norm(const std::vector<torch::Tensor>& tensors) {
   if (tensors.empty()) return 0.0;
   std::vector<torch::Tensor> norms;
+  norms.reserve(tensors.size());
   for (const auto& tensor : tensors) {
     norms.push_back(norm_of(tensor).to(tensors[0].device(), torch::kFloat64));
   }

@@ -20,8 +20,10 @@ Schedule constant_schedule() {
 
 Schedule step_schedule(std::int64_t period, double gamma) {
   TORCH_CHECK(period >= 1, "step_schedule: period is ", period, ", expected ≥ 1");
-  return
-      [period, gamma](std::int64_t t) { return std::pow(gamma, static_cast<double>(t / period)); };
+  return [period, gamma](std::int64_t t) {
+    const auto whole_periods = t / period;
+    return std::pow(gamma, static_cast<double>(whole_periods));
+  };
 }
 
 Schedule multistep_schedule(std::vector<std::int64_t> milestones, double gamma) {
