@@ -57,18 +57,14 @@ FactorListener::Layer FactorListener::layer_of(const LayerUse& use) {
   return layer;
 }
 
-FactorSums& FactorListener::sums_of(const LayerUse& use) {
+FactorSums* FactorListener::find_sums(const LayerUse& use) {
   for (auto& sums : sums_) {
     if (sums.weight == use.weight && sums.begin == use.row_begin && sums.end == use.row_end &&
         sums.inputs.sum.size(0) == use.geometry.groups) {
-      return sums;
+      return &sums;
     }
   }
-  auto& sums = sums_.emplace_back();
-  sums.weight = use.weight;
-  sums.begin = use.row_begin;
-  sums.end = use.row_end;
-  return sums;
+  return nullptr;
 }
 
 void FactorListener::on_input(const LayerUse& use, const torch::Tensor& input) {
@@ -78,9 +74,15 @@ void FactorListener::on_input(const LayerUse& use, const torch::Tensor& input) {
   check_observed_features(parameters_[use.weight], use,
                           moment.sum.size(-1) - (layer.with_bias ? 1 : 0));
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto& sums = sums_of(use);
-  add(sums.inputs, std::move(moment));
-  sums.input_samples += samples_of(input, use.geometry);
+  auto* sums = find_sums(use);
+  if (sums == nullptr) {
+    sums = &sums_.emplace_back();
+    sums->weight = use.weight;
+    sums->begin = use.row_begin;
+    sums->end = use.row_end;
+  }
+  add(sums->inputs, std::move(moment));
+  sums->input_samples += samples_of(input, use.geometry);
 }
 
 bool FactorListener::wants_output_gradient(const LayerUse& use) {
@@ -92,13 +94,10 @@ void FactorListener::on_output_gradient(const LayerUse& use, const torch::Tensor
   auto moment = covariance(gradient, output_geometry(use.geometry), /*with_bias=*/false);
   const std::lock_guard<std::mutex> lock(mutex_);
   // The step that the forward pass belonged to may have been taken or rejected in the meantime.
-  const bool expected = std::any_of(sums_.begin(), sums_.end(), [&](const FactorSums& sums) {
-    return sums.weight == use.weight && sums.begin == use.row_begin && sums.end == use.row_end;
-  });
-  if (!expected) return;
-  auto& sums = sums_of(use);
-  add(sums.gradients, std::move(moment));
-  sums.gradient_samples += samples_of(gradient, use.geometry);
+  auto* sums = find_sums(use);
+  if (sums == nullptr) return;
+  add(sums->gradients, std::move(moment));
+  sums->gradient_samples += samples_of(gradient, use.geometry);
 }
 
 std::vector<FactorSums> FactorListener::take() {

@@ -48,7 +48,7 @@ class FactorListener : public Listener {
  private:
   /// What is to be done with this use. A factor that is too large is noted and not measured.
   Layer layer_of(const LayerUse& use);
-  FactorSums& sums_of(const LayerUse& use);
+  FactorSums* find_sums(const LayerUse& use);  // null where nothing was added up yet
 
   std::vector<torch::Tensor> parameters_;
   mutable std::mutex mutex_;

@@ -99,16 +99,16 @@ std::string sam_of(const std::string& base) { return "Sam(" + base + ")"; }
 
 SamOptions::SamOptions(double rho) : rho_(rho) {}
 
-double SamOptions::lr() const {
+torch::optim::OptimizerOptions& SamOptions::of_base() const {
   const auto base = base_.lock();
   TORCH_CHECK(base, "Sam: these options belong to no optimizer; the learning rate is the base's");
-  return base->param_groups()[group_].options().get_lr();
+  return base->param_groups()[group_].options();
 }
 
+double SamOptions::lr() const { return of_base().get_lr(); }
+
 SamOptions& SamOptions::lr(double lr) {
-  const auto base = base_.lock();
-  TORCH_CHECK(base, "Sam: these options belong to no optimizer; the learning rate is the base's");
-  base->param_groups()[group_].options().set_lr(lr);
+  of_base().set_lr(lr);
   return *this;
 }
 

@@ -31,6 +31,8 @@ struct SamOptions : public JsonOptions<SamOptions> {
 
  private:
   friend class Sam;
+  torch::optim::OptimizerOptions& of_base() const;
+
   std::weak_ptr<torch::optim::Optimizer> base_;
   std::size_t group_ = 0;
 };

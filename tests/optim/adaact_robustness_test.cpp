@@ -1,0 +1,303 @@
+// AdaAct where things go wrong or move: values, dtypes, TorchScript, lifetimes, observations.
+
+#include <adaact/adaact.h>
+#include <gtest/gtest.h>
+#include <torch/script.h>
+#include <torch/torch.h>
+
+#include "support/errors.h"
+#include "support/libtorch.h"
+#include "support/small_models.h"
+#include "support/tolerance.h"
+
+namespace {
+
+using namespace adaact::testing;
+using adaact::AdaAct;
+using adaact::AdaActOptions;
+using adaact::NonFinitePolicy;
+using adaact::UnobservedRule;
+
+// Values that are not finite.
+
+TEST(AdaAct, NonFiniteGradientOrInput_RejectsTheStepAndNamesThePlace) {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    torch::manual_seed(13);
+    auto model = make_mlp();
+    auto reference = make_mlp();
+    copy_values(model, reference);
+    AdaAct optimizer(*model);
+    AdaAct reference_optimizer(*reference);
+    const auto good = row_batch(8);
+    train_step(model, optimizer, good);
+    train_step(reference, reference_optimizer, good);
+
+    auto poisoned = row_batch(8);
+    poisoned.x[3][2] = bad;
+    try {
+      train_step(model, optimizer, poisoned);
+      FAIL() << "nothing was thrown";
+    } catch (const adaact::NonFiniteError& error) {
+      EXPECT_TRUE(contains(error.what(), "0.weight"));
+    }
+    optimizer.zero_grad();
+    cross_entropy(model->forward(good.x), good.y).backward();
+    model->parameters()[3].mutable_grad()[1] = bad;
+    EXPECT_TRUE(contains(error_of([&] { optimizer.step(); }), "gradient of '2.bias'"));
+
+    // As if neither had happened.
+    train_step(model, optimizer, good);
+    train_step(reference, reference_optimizer, good);
+    expect_bit_identical(snapshot(*model), snapshot(*reference));
+  }
+}
+
+TEST(AdaAct, SkipPolicy_SkipsAndCounts) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model, AdaActOptions().non_finite_policy(NonFinitePolicy::Skip));
+  const auto before = snapshot(*model);
+  auto batch = row_batch(8);
+  batch.x[0][0] = std::nan("");
+  train_step(model, optimizer, batch);
+  EXPECT_EQ(optimizer.skipped_steps(), 1);
+  expect_bit_identical(snapshot(*model), before);
+  train_step(model, optimizer, row_batch(8));
+  EXPECT_EQ(optimizer.skipped_steps(), 1);
+}
+
+TEST(AdaAct, NonFiniteHalfPrecisionGradient_IsFound) {
+  auto model = make_mlp(torch::kBFloat16);
+  AdaAct optimizer(*model);
+  cross_entropy(model->forward(torch::randn({4, 6}).to(torch::kBFloat16)).to(torch::kFloat32),
+                torch::zeros({4}, torch::kLong))
+      .backward();
+  model->parameters()[0].mutable_grad()[0][0] = std::numeric_limits<float>::infinity();
+  EXPECT_THROW(optimizer.step(), adaact::NonFiniteError);
+}
+
+// Precision, moves, TorchScript.
+
+TEST(AdaAct, BFloat16Model_KeepsFloat32StateAndTracksFloat32) {
+  torch::manual_seed(14);
+  auto wide = make_mlp(torch::kFloat32);
+  auto narrow = make_mlp(torch::kFloat32);
+  copy_values(wide, narrow);
+  narrow->to(torch::kBFloat16);
+  AdaAct wide_optimizer(*wide);
+  AdaAct narrow_optimizer(*narrow);
+  for (int t = 0; t < 5; ++t) {
+    const auto batch = row_batch(16, torch::kFloat32);
+    train_step(wide, wide_optimizer, batch);
+    narrow_optimizer.zero_grad();
+    cross_entropy(narrow->forward(batch.x.to(torch::kBFloat16)).to(torch::kFloat32), batch.y)
+        .backward();
+    narrow_optimizer.step();
+  }
+  EXPECT_EQ(narrow_optimizer.second_moment(narrow->parameters()[0]).scalar_type(), torch::kFloat32);
+  expect_close(snapshot(*narrow), snapshot(*wide), 0.03);  // bfloat16 has 8 bits
+}
+
+TEST(AdaAct, CpuAutocast_GivesTheStatisticsOfTheFloat32Inputs) {
+  torch::nn::Linear model(4, 3);
+  AdaAct optimizer(*model);
+  const auto x = torch::randn({16, 4});
+  {
+    const CpuAutocast autocast;
+    model->forward(x).to(torch::kFloat32).sum().backward();
+  }
+  optimizer.step();
+  EXPECT_TRUE(all_close(optimizer.second_moment(model->weight), x.square().mean(0, true), 1e-6));
+}
+
+TEST(AdaAct, ModelMovedToFloat64_GoesOn) {
+  auto model = make_mlp(torch::kFloat32);
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8, torch::kFloat32));
+  model->to(torch::kFloat64);
+  const auto before = snapshot(*model);
+  train_step(model, optimizer, row_batch(8));
+  EXPECT_EQ(optimizer.second_moment(model->parameters()[0]).scalar_type(), torch::kFloat64);
+  EXPECT_FALSE(torch::equal(snapshot(*model)[0], before[0]));
+}
+
+TEST(AdaAct, MovedOptimizer_GoesOn) {
+  torch::manual_seed(15);
+  auto first = make_mlp();
+  auto second = make_mlp();
+  copy_values(first, second);
+  AdaAct first_optimizer(*first);
+  auto before_move = std::make_unique<AdaAct>(*second);
+  for (int t = 0; t < 3; ++t) {
+    const auto batch = row_batch(8);
+    train_step(first, first_optimizer, batch);
+    if (t == 0) {
+      train_step(second, *before_move, batch);
+      continue;
+    }
+    auto moved = std::make_unique<AdaAct>(std::move(*before_move));
+    before_move = std::move(moved);
+    train_step(second, *before_move, batch);
+  }
+  expect_bit_identical(snapshot(*second), snapshot(*first));
+}
+
+TEST(AdaAct, OptimizerOutlivingTheModel_IsSafe) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8));
+  const auto weight = model->parameters()[0];
+  model = nullptr;
+  torch::linear(torch::randn({2, 6}, torch::kFloat64), weight).sum().backward();
+  optimizer.step();
+  EXPECT_EQ(optimizer.coverage().size(), 4U);
+}
+
+TEST(AdaAct, TorchScriptModule_TrainsLikeTheSameModelInCpp) {
+  torch::manual_seed(16);
+  torch::nn::Linear cpp(4, 3);
+  cpp->to(torch::kFloat64);
+  torch::jit::Module script("script");
+  script.register_parameter("weight", cpp->weight.detach().clone().requires_grad_(), false);
+  script.register_parameter("bias", cpp->bias.detach().clone().requires_grad_(), false);
+  script.define(R"(
+def forward(self, x):
+  return torch.linear(x, self.weight, self.bias)
+)");
+  AdaAct cpp_optimizer(*cpp);
+  AdaAct script_optimizer(adaact::script_parameters(script));
+  for (int t = 0; t < 6; ++t) {
+    const auto x = torch::randn({5, 4}, torch::kFloat64);
+    cpp_optimizer.zero_grad();
+    cpp->forward(x).sin().sum().backward();
+    cpp_optimizer.step();
+    script_optimizer.zero_grad();
+    script.forward({x}).toTensor().sin().sum().backward();
+    script_optimizer.step();
+  }
+  for (const auto& parameter : script_optimizer.coverage()) EXPECT_TRUE(parameter.observed);
+  EXPECT_TRUE(all_close(script.attr("weight").toTensor().detach(), cpp->weight.detach(), 1e-12));
+  EXPECT_TRUE(all_close(script.attr("bias").toTensor().detach(), cpp->bias.detach(), 1e-12));
+}
+
+TEST(AdaAct, FailureInAnObservation_SurfacesFromStepUnlessDiscarded) {
+  torch::nn::Linear model(torch::nn::LinearOptions(4, 3).bias(false));
+  AdaAct optimizer(*model);
+  const auto sparse =
+      torch::eye(4).to_sparse();  // LibTorch multiplies it, nothing here measures it
+  torch::mm(sparse, model->weight.t());
+  EXPECT_TRUE(contains(error_of([&] { optimizer.step(); }), "dense floating point"));
+  optimizer.step();  // reported once
+  torch::mm(sparse, model->weight.t());
+  optimizer.discard_observations();
+  optimizer.step();
+}
+
+TEST(AdaAct, ComplexLayer_FollowsTheRuleForUnobserved) {
+  const auto w = torch::randn({3, 4}, torch::kComplexFloat).requires_grad_();
+  AdaAct optimizer(adaact::NamedTensors{{"w", w}}, AdaActOptions(0.1).weight_decay(0.0));
+  const auto before = w.detach().clone();
+  torch::real(torch::linear(torch::randn({2, 4}, torch::kComplexFloat), w)).sum().backward();
+  optimizer.step();
+  EXPECT_TRUE(torch::allclose(w.detach(), before - 0.1 * w.grad()));
+}
+
+// Found in review.
+
+TEST(AdaAct, EmptyBatch_LeavesTheMomentsAlone) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model, AdaActOptions(0.1).weight_decay(0.0));
+  train_step(model, optimizer, row_batch(8));
+  const auto before = optimizer.second_moment(model->parameters()[0]).clone();
+  optimizer.zero_grad();
+  model->forward(torch::zeros({0, 6}, torch::kFloat64)).sum().backward();
+  optimizer.step();
+  EXPECT_TRUE(bit_identical(optimizer.second_moment(model->parameters()[0]), before));
+  for (const auto& parameter : snapshot(*model))
+    EXPECT_TRUE(parameter.isfinite().all().item<bool>());
+}
+
+TEST(AdaAct, ExplicitConvolution_NeedsItsGeometry) {
+  torch::nn::Conv2d model(torch::nn::Conv2dOptions(2, 3, 3).bias(false));
+  model->to(torch::kFloat64);
+  AdaAct optimizer(*model);
+  const auto x = torch::randn({2, 2, 6, 6}, torch::kFloat64);
+  EXPECT_TRUE(contains(error_of([&] { optimizer.observe(model->weight, x); }),
+                       "a convolution needs its geometry"));
+  const auto geometry = adaact::Geometry::convolution({3, 3}, {1}, {0}, {1}, 1);
+  optimizer.observe(model->weight, x, geometry);
+  model->weight.mutable_grad() = torch::zeros_like(model->weight);
+  optimizer.step();
+  EXPECT_TRUE(all_close(optimizer.second_moment(model->weight),
+                        adaact::second_moment_reference(x, geometry).mean(), 1e-13));
+}
+
+TEST(AdaAct, ModelMovedBeforeAStepWithoutObservation_TakesItsMomentsAlong) {
+  auto model = make_mlp(torch::kFloat32);
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8, torch::kFloat32));
+  model->to(torch::kFloat64);
+  for (auto& parameter : model->parameters()) {
+    parameter.mutable_grad() = torch::ones_like(parameter);
+  }
+  optimizer.step();
+  EXPECT_EQ(optimizer.second_moment(model->parameters()[0]).scalar_type(), torch::kFloat64);
+}
+
+TEST(AdaAct, PolicyThatDiffersBetweenGroups_IsRefusedAndThatOfTheGroupsCounts) {
+  auto model = make_mlp();
+  const auto skip = AdaActOptions().non_finite_policy(NonFinitePolicy::Skip);
+  AdaAct optimizer(*model, adaact::no_decay_groups(*model, skip));  // defaults say throw
+  auto batch = row_batch(8);
+  batch.x[0][0] = std::nan("");
+  train_step(model, optimizer, batch);
+  EXPECT_EQ(optimizer.skipped_steps(), 1);
+  auto groups = adaact::no_decay_groups(*model, skip);
+  groups[1].set_options(std::make_unique<AdaActOptions>());
+  EXPECT_TRUE(
+      contains(error_of([&] { AdaAct other(*model, groups); }), "non_finite_policy differs"));
+}
+
+TEST(AdaAct, GraphHeldOverAStep_IsKnownToBeStale) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  const auto batch = row_batch(8);
+  const auto loss = cross_entropy(model->forward(batch.x), batch.y);
+  loss.backward({}, /*retain_graph=*/true);
+  optimizer.step();
+  EXPECT_TRUE(contains(error_of([&] { loss.backward(); }), "modified by an inplace operation"));
+}
+
+TEST(AdaAct, ParameterFrozenMidway_StaysWhereItIs) {
+  auto model = make_mlp();
+  AdaAct optimizer(*model);
+  train_step(model, optimizer, row_batch(8));
+  model->parameters()[0].requires_grad_(false);
+  const auto before = snapshot(*model);
+  train_step(model, optimizer, row_batch(8));
+  EXPECT_TRUE(bit_identical(snapshot(*model)[0], before[0]));
+  EXPECT_FALSE(torch::equal(snapshot(*model)[2], before[2]));
+}
+
+TEST(AdaAct, ParameterListedTwice_IsUpdatedOnce) {
+  torch::manual_seed(17);
+  auto once = make_mlp();
+  auto twice = make_mlp();
+  copy_values(once, twice);
+  auto parameters = twice->parameters();
+  parameters.push_back(parameters[0]);
+  AdaAct once_optimizer(*once);
+  AdaAct twice_optimizer(*twice, {torch::optim::OptimizerParamGroup(parameters)});
+  const auto batch = row_batch(8);
+  train_step(once, once_optimizer, batch);
+  train_step(twice, twice_optimizer, batch);
+  expect_bit_identical(snapshot(*twice), snapshot(*once));
+}
+
+TEST(AdaAct, OptionsOfAnotherOptimizer_AreRefused) {
+  torch::nn::Linear model(3, 2);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(model->parameters(), std::make_unique<torch::optim::AdamOptions>(0.1));
+  EXPECT_TRUE(contains(error_of([&] { AdaAct optimizer(*model, groups); }), "not AdaActOptions"));
+}
+
+}  // namespace
