@@ -4,8 +4,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 
 #include <adaact/adaact.h>
+#include <adaact/models/registry.h>
+#include <adaact/models/weights.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -79,22 +82,46 @@ void compare_second_moments(const torch::optim::Optimizer& optimizer, torch::nn:
   }
 }
 
-class GoldenTest : public ::testing::TestWithParam<fs::path> {};
+/// A model under one interface, whether the recording describes it or names it.
+struct RecordedModel {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<torch::Tensor(const torch::Tensor&)> forward;
+};
 
-TEST_P(GoldenTest, ReplaysTheRecordedTrajectory) {
-  const auto file = TensorFile::read(GetParam());
-  const auto metadata = [&](const char* key) { return file.metadata.at(key); };
+/// The recording does not say for what data: its tensors do.
+RecordedModel named_model(const std::string& name, const TensorFile& file) {
+  auto options = adaact::default_model_options(name);
+  const auto head = adaact::make_model(name)->head_name();
+  options.classes = file.at("init." + head + ".weight").size(0);
+  options.channels = file.at("x").size(2);
+  options.image_size = file.at("x").size(-1);
+  const auto model = adaact::make_model(name, options);
+  return {model, [model](const torch::Tensor& x) { return model->forward(x); }};
+}
 
-  const auto description = json::parse(metadata("model"), nullptr, /*allow_exceptions=*/false);
-  if (!description.is_array())
-    GTEST_SKIP() << "model '" << metadata("model") << "' does not exist yet";
+RecordedModel recorded_model(const TensorFile& file) {
+  const auto& text = file.metadata.at("model");
+  const auto description = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!description.is_array()) {
+    return named_model(description.is_string() ? description.get<std::string>() : text, file);
+  }
   adaact::testing::ChainModel model(description);
-  model->to(torch::kFloat64);
-  load_initial_state(*model, file);
+  return {model.ptr(), [model](const torch::Tensor& x) mutable { return model->forward(x); }};
+}
+
+torch::Tensor mean_cross_entropy(const torch::Tensor& logits, const torch::Tensor& labels) {
+  return torch::nll_loss(torch::log_softmax(logits, 1), labels);
+}
+
+void replay(const TensorFile& file) {
+  const auto metadata = [&](const char* key) { return file.metadata.at(key); };
+  const auto model = recorded_model(file);
+  model.module->to(torch::kFloat64);
+  load_initial_state(*model.module, file);
 
   const auto hyperparameters = json::parse(metadata("hyperparameters"));
-  const auto optimizer =
-      adaact::make_optimizer(metadata("optimizer"), *model, options_from(hyperparameters).dump());
+  const auto optimizer = adaact::make_optimizer(metadata("optimizer"), *model.module,
+                                                options_from(hyperparameters).dump());
 
   const auto steps = std::stoll(metadata("steps"));
   const auto kept = json::parse(metadata("kept_steps")).get<std::set<int64_t>>();
@@ -104,22 +131,25 @@ TEST_P(GoldenTest, ReplaysTheRecordedTrajectory) {
     }
     const auto loss = optimizer->step([&] {
       optimizer->zero_grad();
-      const auto logits = model->forward(file.at("x")[t - 1]);
-      auto value = torch::nll_loss(torch::log_softmax(logits, 1), file.at("y")[t - 1]);
+      auto value = mean_cross_entropy(model.forward(file.at("x")[t - 1]), file.at("y")[t - 1]);
       value.backward();
       return value;
     });
     EXPECT_TRUE(all_close(loss.detach(), file.at("loss")[t - 1], kTolerance)) << "loss at " << t;
     if (kept.count(t) == 0) continue;
-    for (const auto& parameter : model->named_parameters()) {
+    for (const auto& parameter : model.module->named_parameters()) {
       const auto name = "step" + std::to_string(t) + "." + parameter.key();
       EXPECT_TRUE(all_close(parameter.value().detach(), file.at(name), kTolerance)) << name;
     }
   }
   if (hyperparameters.contains("beta2")) {
-    compare_second_moments(*optimizer, *model, file, hyperparameters.at("beta2"), steps);
+    compare_second_moments(*optimizer, *model.module, file, hyperparameters.at("beta2"), steps);
   }
 }
+
+class GoldenTest : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(GoldenTest, ReplaysTheRecordedTrajectory) { replay(TensorFile::read(GetParam())); }
 
 std::string case_name(const ::testing::TestParamInfo<fs::path>& info) {
   auto name = info.param.stem().string();
@@ -130,6 +160,50 @@ std::string case_name(const ::testing::TestParamInfo<fs::path>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Directory, GoldenTest, ::testing::ValuesIn(golden_files()), case_name);
+
+/// A recording of plain gradient descent, w − lr·g, for a model by name.
+TensorFile record_gradient_descent(const std::string& name) {
+  constexpr double kLr = 0.05;
+  constexpr int64_t kSteps = 2;
+  torch::manual_seed(0);
+  auto options = adaact::default_model_options(name);
+  options.classes = 7;
+  const auto model = adaact::make_model(name, options);
+  model->to(torch::kFloat64);
+  TensorFile file;
+  file.metadata = {{"model", name},
+                   {"optimizer", "sgd"},
+                   {"steps", "2"},
+                   {"kept_steps", "[1, 2]"},
+                   {"hyperparameters", R"({"momentum": 0.0, "weight_decay": 0.0})"}};
+  for (const auto& [key, tensor] : adaact::state_tensors(*model)) {
+    file.tensors["init." + key] = tensor.detach().clone();
+  }
+  file.tensors["x"] = torch::randn({kSteps, 4, 3, 32, 32}, torch::kFloat64);
+  file.tensors["y"] = torch::randint(7, {kSteps, 4}, torch::kLong);
+  file.tensors["lr"] = torch::full({kSteps}, kLr, torch::kFloat64);
+  file.tensors["loss"] = torch::empty({kSteps}, torch::kFloat64);
+  for (int64_t t = 0; t < kSteps; ++t) {
+    const auto loss = mean_cross_entropy(model->forward(file.at("x")[t]), file.at("y")[t]);
+    file.at("loss")[t].copy_(loss.detach());
+    const auto gradients = torch::autograd::grad({loss}, model->parameters());
+    const torch::NoGradGuard no_grad;
+    std::size_t i = 0;
+    for (auto& parameter : model->named_parameters()) {
+      parameter.value().sub_(kLr * gradients[i++]);
+      file.tensors["step" + std::to_string(t + 1) + "." + parameter.key()] =
+          parameter.value().detach().clone();
+    }
+  }
+  return file;
+}
+
+TEST(NamedModel, IsReplayed) {
+  for (const std::string name : {"lenet5", "resnet20"}) {
+    SCOPED_TRACE(name);
+    replay(record_gradient_descent(name));
+  }
+}
 
 TEST(GoldenDirectory, HoldsTrajectories) {
   EXPECT_FALSE(golden_files().empty()) << golden_directory();

@@ -1,0 +1,22 @@
+# libadaact_lab: data, models and training on top of libadaact. Its dependencies are not the core's.
+find_package(ZLIB REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(PNG REQUIRED)
+find_package(Threads REQUIRED)
+
+file(GLOB ADAACT_LAB_SOURCES CONFIGURE_DEPENDS src/data/*.cpp src/models/*.cpp src/train/*.cpp)
+
+add_library(adaact_lab ${ADAACT_LAB_SOURCES})
+add_library(adaact::lab ALIAS adaact_lab)
+target_include_directories(adaact_lab PRIVATE src)
+target_include_directories(adaact_lab SYSTEM PRIVATE
+  $<TARGET_PROPERTY:nlohmann_json::nlohmann_json,INTERFACE_INCLUDE_DIRECTORIES>)
+target_link_libraries(adaact_lab
+  PUBLIC adaact
+  PRIVATE ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
+set_target_properties(adaact_lab PROPERTIES
+  EXPORT_NAME lab
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+  DEFINE_SYMBOL "")
+adaact_use_precompiled_header(adaact_lab)

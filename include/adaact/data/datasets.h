@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <adaact/data/dataset.h>
+
+namespace adaact {
+
+struct DatasetOptions {
+  /// Empty: the place where Debian puts the data, if it ships them.
+  std::filesystem::path data_dir;
+  Split split = Split::Train;
+  /// At most so many samples, 0 for all: the first ones of a file, evenly spaced ones of a folder,
+  /// whose order is by class. For synthetic data this is the size.
+  std::int64_t limit = 0;
+  /// Side of the images; 0 for the data set's own (image-folder: 224, synthetic: 32).
+  std::int64_t image_size = 0;
+  /// image-folder: the shorter side before the centre crop to image_size; 0 for image_size.
+  std::int64_t resize_size = 0;
+  /// image-folder: leave out images that cannot be decoded, with a warning for each.
+  bool skip_bad_images = false;
+  /// Of synthetic data.
+  std::uint64_t seed = 0;
+};
+
+/// A data set by name: cifar10, cifar100, fashion-mnist, image-folder, mnist, synthetic.
+/// Errors name the file and the byte or record.
+std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOptions& options);
+
+std::vector<std::string> dataset_names();
+
+}  // namespace adaact

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <adaact/data/augment.h>
+#include <adaact/data/dataset.h>
+#include <torch/types.h>
+
+namespace adaact {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 128;
+  bool shuffle = true;
+  bool drop_last = false;     // the last batch of an epoch if it is smaller than the others
+  std::int64_t workers = 1;   // threads; 0 prepares each batch in next()
+  std::int64_t prefetch = 4;  // batches at most that are ready or in preparation
+  std::uint64_t seed = 0;     // of the order and of the augmentation
+  bool pin_memory = false;    // for copies to a GPU that do not wait
+  ImageLayout layout = ImageLayout::Planes;
+  AugmentOptions augment;
+
+  static LoaderOptions training() {
+    LoaderOptions options;
+    options.augment = AugmentOptions::training();
+    return options;
+  }
+  static LoaderOptions evaluation() {
+    LoaderOptions options;
+    options.shuffle = false;
+    return options;
+  }
+};
+
+struct Batch {
+  torch::Tensor images;   // (B, C, H, W) kFloat
+  torch::Tensor labels;   // (B) kLong
+  torch::Tensor samples;  // (B) kLong, their indices in the data set
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;  // in the epoch
+
+  std::int64_t size() const { return labels.size(0); }
+};
+
+/// Batches of an epoch, in an order and with an augmentation that depend on the seed and the epoch
+/// alone: not on the number of workers, not on where the epoch was entered.
+///
+///   for (loader.start(epoch, first_batch); auto batch = loader.next();) train(*batch);
+///
+/// A batch is its receiver's to keep or change: its memory is used again only when nothing refers
+/// to it any more. For use by one thread.
+class Loader {
+ public:
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// Begins an epoch, or enters it at a later batch. What was being prepared is dropped.
+  void start(std::int64_t epoch, std::int64_t first_batch = 0);
+
+  /// The next batch; nothing at the end of the epoch. An error in preparing a batch is thrown when
+  /// its turn comes, and again at every further call until start().
+  std::optional<Batch> next();
+
+  std::int64_t batches_per_epoch() const;
+
+  /// How long all calls of next() together have waited for a batch.
+  double seconds_waited() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace adaact

@@ -1,0 +1,114 @@
+#include <adaact/data/datasets.h>
+
+#include <functional>
+#include <map>
+
+#include <adaact/data/image_folder.h>
+#include <adaact/data/record_datasets.h>
+#include <adaact/data/synthetic.h>
+#include <c10/util/Exception.h>
+
+namespace adaact {
+namespace {
+
+constexpr char kDebiansFashionMnist[] = "/usr/share/datasets/fashion-mnist";
+
+using Open = std::function<std::shared_ptr<Dataset>(const DatasetOptions&)>;
+
+void check_data_dir(const std::string& name, const std::filesystem::path& data_dir) {
+  TORCH_CHECK(!data_dir.empty(), name, ": data_dir is empty, expected the folder of the data");
+}
+
+void check_own_size(const DatasetInfo& info, const DatasetOptions& options) {
+  TORCH_CHECK(options.image_size == 0 || options.image_size == info.shape.height, info.name,
+              ": image_size is ", options.image_size, ", expected 0 or ", info.shape.height,
+              ", the size of its images");
+}
+
+Open mnist(const DatasetInfo& info, const char* default_dir) {
+  return [=](const DatasetOptions& options) {
+    check_own_size(info, options);
+    const auto folder = options.data_dir.empty() ? default_dir : options.data_dir;
+    check_data_dir(info.name, folder);
+    return read_mnist(folder, options.split, options.limit, info);
+  };
+}
+
+Open cifar(const DatasetInfo& info, CifarKind kind) {
+  return [=](const DatasetOptions& options) {
+    check_own_size(info, options);
+    check_data_dir(info.name, options.data_dir);
+    return read_cifar(options.data_dir, kind, options.split, options.limit, info);
+  };
+}
+
+std::shared_ptr<Dataset> open_folder(const DatasetOptions& options) {
+  check_data_dir("image-folder", options.data_dir);
+  ImageFolderOptions folder;
+  folder.root = options.data_dir;
+  folder.split = options.split;
+  if (options.image_size != 0) folder.image_size = options.image_size;
+  folder.resize_size = options.resize_size;
+  folder.limit = options.limit;
+  folder.skip_bad_images = options.skip_bad_images;
+  return std::make_shared<ImageFolder>(folder);
+}
+
+/// As large as CIFAR-10 unless told otherwise.
+std::shared_ptr<Dataset> open_synthetic(const DatasetOptions& options) {
+  SyntheticOptions synthetic;
+  synthetic.size = options.split == Split::Train ? 50000 : 10000;
+  if (options.limit != 0) synthetic.size = options.limit;
+  if (options.image_size != 0) synthetic.shape = {3, options.image_size, options.image_size};
+  synthetic.split = options.split;
+  synthetic.seed = options.seed;
+  return make_synthetic(synthetic);
+}
+
+// Normalisation: mean and standard deviation of all pixels of the training images.
+const std::map<std::string, Open>& entries() {
+  static const std::map<std::string, Open> all{
+      {"fashion-mnist", mnist({"fashion-mnist",
+                               {1, 28, 28},
+                               {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
+                                "Shirt", "Sneaker", "Bag", "Ankle boot"},
+                               {{.2860F}, {.3530F}}},
+                              kDebiansFashionMnist)},
+      {"mnist", mnist({"mnist",
+                       {1, 28, 28},
+                       {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+                       {{.1307F}, {.3081F}}},
+                      "")},
+      {"cifar10",
+       cifar({"cifar10", {3, 32, 32}, {}, {{.4914F, .4822F, .4465F}, {.2470F, .2435F, .2616F}}},
+             CifarKind::Cifar10)},
+      {"cifar100",
+       cifar({"cifar100", {3, 32, 32}, {}, {{.5071F, .4865F, .4409F}, {.2673F, .2564F, .2762F}}},
+             CifarKind::Cifar100)},
+      {"image-folder", open_folder},
+      {"synthetic", open_synthetic},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOptions& options) {
+  const auto found = entries().find(name);
+  std::string known;
+  for (const auto& each : dataset_names()) known += (known.empty() ? "" : ", ") + each;
+  TORCH_CHECK(found != entries().end(), "adaact: there is no data set '", name,
+              "'; there are: ", known);
+  TORCH_CHECK(options.limit >= 0, name, ": limit is ", options.limit, ", expected >= 0");
+  TORCH_CHECK(options.image_size >= 0, name, ": image_size is ", options.image_size,
+              ", expected >= 0");
+  return found->second(options);
+}
+
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, open] : entries()) names.push_back(name);
+  return names;
+}
+
+}  // namespace adaact

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include <zlib.h>
+
+namespace adaact {
+
+/// A file read from front to back, unpacked on the way if it is gzip. Errors name it and the byte
+/// (of the unpacked content) where something else was expected.
+class RecordFile {
+ public:
+  explicit RecordFile(std::filesystem::path path);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  /// `what` says in the error what the file ends in the middle of.
+  void read(std::uint8_t* to, std::int64_t bytes, const char* what);
+
+  /// For headers; big-endian.
+  std::uint32_t read_uint32(const char* what);
+
+  /// Nothing may follow, and the checksum of a gzip file must be right.
+  void expect_end();
+
+  /// Before memory is reserved for what a header announces: can the rest of the file hold it?
+  void expect_room_for(std::int64_t bytes) const;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::int64_t offset() const { return offset_; }
+
+ private:
+  std::int64_t read_some(std::uint8_t* to, std::int64_t bytes);
+
+  std::filesystem::path path_;
+  gzFile file_;
+  std::int64_t offset_ = 0;
+};
+
+}  // namespace adaact

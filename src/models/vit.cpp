@@ -1,0 +1,139 @@
+// Shapes: N images, T tokens (the class token and one per patch), C channels of a token, H heads,
+// D = C/H.
+
+#include <adaact/models/vit.h>
+
+#include <cmath>
+
+#include <torch/nn/init.h>
+
+#include "models/drop_path.h"
+#include "models/layers.h"
+
+namespace adaact {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;
+
+torch::nn::LayerNorm layer_norm(int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(1e-6));
+}
+
+class Attention : public torch::nn::Module {
+ public:
+  Attention(int64_t width, int64_t heads)
+      : heads_(heads), scale_(std::sqrt(static_cast<double>(heads) / static_cast<double>(width))) {
+    qkv_ = register_module("qkv", torch::nn::Linear(width, 3 * width));
+    proj_ = register_module("proj", torch::nn::Linear(width, width));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto n = x.size(0);
+    const auto t = x.size(1);
+    const auto qkv = qkv_->forward(x)                     // (N, T, 3C)
+                         .reshape({n, t, 3, heads_, -1})  // (N, T, 3, H, D)
+                         .permute({2, 0, 3, 1, 4});       // (3, N, H, T, D)
+    const auto q = qkv.select(0, 0) * scale_;
+    const auto k = qkv.select(0, 1);
+    const auto v = qkv.select(0, 2);
+    const auto attention = torch::softmax(q.matmul(k.transpose(2, 3)), -1);  // (N, H, T, T)
+    const auto mixed = attention.matmul(v);                                  // (N, H, T, D)
+    return proj_->forward(mixed.transpose(1, 2).reshape({n, t, -1}));        // (N, T, C)
+  }
+
+ private:
+  int64_t heads_;
+  double scale_;  // 1/√D
+  torch::nn::Linear qkv_{nullptr}, proj_{nullptr};
+};
+
+class FeedForward : public torch::nn::Module {
+ public:
+  FeedForward(int64_t width, int64_t hidden) {
+    fc1_ = register_module("fc1", torch::nn::Linear(width, hidden));
+    fc2_ = register_module("fc2", torch::nn::Linear(hidden, width));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    return fc2_->forward(torch::gelu(fc1_->forward(x)));
+  }
+
+ private:
+  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
+};
+
+class Block : public torch::nn::Module {
+ public:
+  Block(const VisionTransformerOptions& options, double drop_path_rate)
+      : drop_path_rate_(drop_path_rate) {
+    const auto width = options.width;
+    norm1_ = register_module("norm1", layer_norm(width));
+    attn_ = register_module("attn", std::make_shared<Attention>(width, options.heads));
+    norm2_ = register_module("norm2", layer_norm(width));
+    mlp_ = register_module("mlp", std::make_shared<FeedForward>(width, options.mlp_ratio * width));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto y = x + dropped(attn_->forward(norm1_->forward(x)));
+    return y + dropped(mlp_->forward(norm2_->forward(y)));
+  }
+
+ private:
+  torch::Tensor dropped(const torch::Tensor& branch) const {
+    return drop_path(branch, drop_path_rate_, is_training());
+  }
+
+  double drop_path_rate_;
+  torch::nn::LayerNorm norm1_{nullptr}, norm2_{nullptr};
+  std::shared_ptr<Attention> attn_;
+  std::shared_ptr<FeedForward> mlp_;
+};
+
+void check_divisible(const char* what, int64_t value, int64_t divisor, const char* by_what) {
+  TORCH_CHECK(value > 0 && divisor > 0 && value % divisor == 0, "VisionTransformer: ", what, " is ",
+              value, ", expected a multiple of ", by_what, ", ", divisor);
+}
+
+}  // namespace
+
+VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
+    : Model("head"), options_(options) {
+  check_divisible("image_size", options.image_size, options.patch_size, "patch_size");
+  check_divisible("width", options.width, options.heads, "heads");
+  const auto side = options.image_size / options.patch_size;
+  cls_token_ = register_parameter("cls_token", torch::empty({1, 1, options.width}));
+  pos_embed_ = register_parameter("pos_embed", torch::empty({1, 1 + side * side, options.width}));
+  patch_embed_ = register_module("patch_embed", torch::nn::Sequential());
+  patch_embed_->push_back(
+      "proj", torch::nn::Conv2d(
+                  torch::nn::Conv2dOptions(options.channels, options.width, options.patch_size)
+                      .stride(options.patch_size)));
+  blocks_ = register_module("blocks", torch::nn::Sequential());
+  for (int64_t block = 0; block < options.depth; ++block) {
+    const auto rate = drop_path_rate(options.drop_path, block, options.depth);
+    blocks_->push_back(std::make_shared<Block>(options, rate));
+  }
+  norm_ = register_module("norm", layer_norm(options.width));
+  head_ = register_module("head", torch::nn::Linear(options.width, options.classes));
+
+  // timm draws truncated normals, but truncates at ±2, a hundred deviations away.
+  torch::nn::init::normal_(pos_embed_, 0.0, kInitialDeviation);
+  torch::nn::init::normal_(cls_token_, 0.0, 1e-6);
+  for (const auto& module : modules(/*include_self=*/false)) {
+    if (const auto* linear = module->as<torch::nn::Linear>()) {
+      torch::nn::init::normal_(linear->weight, 0.0, kInitialDeviation);
+      torch::nn::init::zeros_(linear->bias);
+    }
+  }
+}
+
+torch::Tensor VisionTransformer::forward(const torch::Tensor& images) {
+  check_images("VisionTransformer", images, options_.channels, options_.image_size);
+  const auto patches = patch_embed_->forward(images).flatten(2).transpose(1, 2);  // (N, T−1, C)
+  const auto class_token = cls_token_.expand({images.size(0), -1, -1});
+  const auto tokens = torch::cat({class_token, patches}, 1) + pos_embed_;  // (N, T, C)
+  // The head reads the class token alone, and normalisation treats every token by itself.
+  return head_->forward(norm_->forward(blocks_->forward(tokens).select(1, 0)));
+}
+
+}  // namespace adaact

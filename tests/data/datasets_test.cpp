@@ -1,0 +1,113 @@
+#include <cstdlib>
+
+#include <adaact/data/datasets.h>
+#include <adaact/data/synthetic.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "support/errors.h"
+
+namespace {
+
+using adaact::DatasetOptions;
+using adaact::ImageTensorDataset;
+using adaact::make_synthetic;
+using adaact::open_dataset;
+using adaact::Split;
+using adaact::SyntheticOptions;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+
+TEST(Datasets, AnUnknownNameListsTheKnown) {
+  EXPECT_TRUE(contains(error_of([] { open_dataset("imagenet", {}); }),
+                       "no data set 'imagenet'; there are: cifar10, cifar100, fashion-mnist, "
+                       "image-folder, mnist, synthetic"));
+}
+
+TEST(Datasets, BadOptionsSayWhatWasExpected) {
+  const auto error = [](const char* name, const DatasetOptions& options) {
+    return error_of([&] { open_dataset(name, options); });
+  };
+  DatasetOptions options;
+  EXPECT_TRUE(contains(error("cifar10", options), "cifar10: data_dir is empty"));
+  EXPECT_TRUE(contains(error("image-folder", options), "image-folder: data_dir is empty"));
+  options.image_size = 64;
+  EXPECT_TRUE(contains(error("cifar100", options), "image_size is 64, expected 0 or 32"));
+  options.image_size = -1;
+  EXPECT_TRUE(contains(error("synthetic", options), "synthetic: image_size is -1"));
+  options.image_size = 0;
+  options.limit = -5;
+  EXPECT_TRUE(contains(error("synthetic", options), "synthetic: limit is -5, expected >= 0"));
+}
+
+TEST(Datasets, TensorsMustFitTheirDescription) {
+  const adaact::DatasetInfo info{"mine", {1, 2, 2}, {"a", "b"}, {{0.5F}, {0.5F}}};
+  const auto error = [&](const torch::Tensor& images, const torch::Tensor& labels) {
+    return error_of([&] { ImageTensorDataset(info, images, labels); });
+  };
+  const auto images = torch::zeros({2, 1, 2, 2}, torch::kByte);
+  const auto labels = torch::zeros({2}, torch::kLong);
+  EXPECT_TRUE(contains(error(torch::zeros({2, 1, 2, 3}, torch::kByte), labels), "[2, 1, 2, 3]"));
+  EXPECT_TRUE(contains(error(images.to(torch::kFloat), labels), "expected CPUByteType"));
+  EXPECT_TRUE(contains(error(images, labels.narrow(0, 0, 1)), "expected CPULongType[2]"));
+  EXPECT_TRUE(contains(error(images, labels + 2), "label of sample 0 is 2, expected 0 to 1"));
+  EXPECT_TRUE(contains(error(images.narrow(0, 0, 0), labels.narrow(0, 0, 0)), "no images"));
+}
+
+TEST(Synthetic, ComesThroughTheRegistry) {
+  DatasetOptions options;
+  options.limit = 12;
+  options.image_size = 8;
+  const auto dataset = open_dataset("synthetic", options);
+  EXPECT_EQ(dataset->size(), 12);
+  EXPECT_EQ(dataset->shape().bytes(), 3 * 8 * 8);
+  EXPECT_EQ(dataset->label(11), 1);
+}
+
+TEST(Synthetic, DependsOnSeedAndSplitAlone) {
+  SyntheticOptions options;
+  options.size = 40;
+  const auto images = make_synthetic(options)->images();
+  EXPECT_TRUE(torch::equal(images, make_synthetic(options)->images()));
+  auto longer = options;
+  longer.size = 60;
+  EXPECT_TRUE(torch::equal(images, make_synthetic(longer)->images().narrow(0, 0, 40)));
+  auto other = options;
+  other.seed = 1;
+  EXPECT_FALSE(torch::equal(images, make_synthetic(other)->images()));
+  other = options;
+  other.split = Split::Test;
+  EXPECT_FALSE(torch::equal(images, make_synthetic(other)->images()));
+}
+
+TEST(Synthetic, HasTheNormalizationItSays) {
+  SyntheticOptions options;
+  options.size = 2000;
+  options.classes = 200;
+  const auto dataset = make_synthetic(options);
+  const auto pixels = dataset->images().to(torch::kFloat) / 255;
+  EXPECT_NEAR(pixels.mean().item<double>(), dataset->normalization().mean[0], 0.01);
+  EXPECT_NEAR(pixels.std().item<double>(), dataset->normalization().std[0], 0.01);
+}
+
+TEST(Synthetic, CanBeLearnt) {
+  SyntheticOptions options;
+  options.size = 500;
+  const auto train = make_synthetic(options);
+  options.split = Split::Test;
+  const auto test = make_synthetic(options);
+  const auto rows = [](const ImageTensorDataset& data) {
+    return (data.images().to(torch::kFloat) / 255 - 0.5).flatten(1);
+  };
+  // The nearest mean of a class, seen in other images.
+  const auto means = torch::stack(rows(*train).split(10)).mean(0);
+  const auto nearest = torch::cdist(rows(*test), means).argmin(1);
+  EXPECT_GT(nearest.eq(test->labels()).to(torch::kFloat).mean().item<double>(), 0.95);
+}
+
+TEST(Synthetic, RefusesNothing) {
+  EXPECT_TRUE(contains(error_of([] { make_synthetic({0}); }), "size is 0, expected > 0"));
+  EXPECT_TRUE(contains(error_of([] { make_synthetic({5, 0}); }), "classes is 0, expected > 0"));
+}
+
+}  // namespace

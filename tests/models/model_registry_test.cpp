@@ -1,0 +1,126 @@
+#include <limits>
+
+#include <adaact/models/registry.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "support/errors.h"
+
+namespace {
+
+using adaact::default_model_options;
+using adaact::make_model;
+using adaact::ModelOptions;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+
+/// The message for a model with one option of its defaults changed.
+template <typename Change>
+std::string refusal(const std::string& name, Change change) {
+  auto options = default_model_options(name);
+  change(options);
+  return error_of([&] { make_model(name, options); });
+}
+
+TEST(ModelRegistry, ListsEveryModel) {
+  const std::vector<std::string> expected{"densenet121", "lenet5",   "mlp",
+                                          "resnet101",   "resnet20", "resnet32",
+                                          "resnet34",    "resnet50", "vit_small"};
+  EXPECT_EQ(adaact::model_names(), expected);
+}
+
+TEST(ModelRegistry, AnUnknownName_IsAnErrorThatListsWhatThereIs) {
+  const auto message = error_of([] { make_model("resnet18"); });
+  EXPECT_TRUE(contains(message, "there is no model 'resnet18'"));
+  for (const auto& name : adaact::model_names()) EXPECT_TRUE(contains(message, name));
+  EXPECT_TRUE(contains(error_of([] { default_model_options("x"); }), "there is no model 'x'"));
+}
+
+TEST(ModelRegistry, DefaultsAreTheDataOfEachModel) {
+  EXPECT_EQ(default_model_options("resnet20").classes, 10);
+  EXPECT_EQ(default_model_options("resnet34").classes, 100);
+  EXPECT_EQ(default_model_options("densenet121").classes, 100);
+  EXPECT_EQ(default_model_options("densenet121").image_size, 32);
+  for (const auto* name : {"resnet50", "resnet101", "vit_small"}) {
+    EXPECT_EQ(default_model_options(name).classes, 1000);
+    EXPECT_EQ(default_model_options(name).image_size, 224);
+  }
+}
+
+TEST(ModelRegistry, EveryModel_GivesOneLogitPerClassAndNamesItsHead) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& name : adaact::model_names()) {
+    ModelOptions options;
+    options.classes = 7;
+    auto model = make_model(name, options);
+    model->eval();
+    const auto logits = model->forward(torch::randn({3, 3, 32, 32}));
+    EXPECT_EQ(logits.sizes().vec(), (std::vector<int64_t>{3, 7})) << name;
+    const auto parameters = model->named_parameters();
+    EXPECT_EQ(parameters[model->head_name() + ".weight"].size(0), 7) << name;
+    EXPECT_EQ(parameters[model->head_name() + ".bias"].size(0), 7) << name;
+  }
+}
+
+TEST(ModelRegistry, SmallModels_TakeGreyImages) {
+  const torch::NoGradGuard no_grad;
+  for (const auto* name : {"lenet5", "mlp", "resnet20", "resnet34", "densenet121"}) {
+    ModelOptions options;
+    options.channels = 1;
+    options.image_size = 28;
+    auto model = make_model(name, options);
+    model->eval();
+    EXPECT_EQ(model->forward(torch::randn({2, 1, 28, 28})).size(1), 10) << name;
+  }
+}
+
+TEST(ModelRegistry, ImpossibleOptions_AreNamedWithWhatWasExpected) {
+  EXPECT_TRUE(contains(refusal("resnet20", [](auto& options) { options.classes = 0; }),
+                       "model 'resnet20': classes is 0, expected at least 1"));
+  EXPECT_TRUE(contains(refusal("lenet5", [](auto& options) { options.channels = 0; }),
+                       "model 'lenet5': channels is 0, expected at least 1"));
+  for (const auto* name : {"resnet50", "resnet101", "vit_small"}) {
+    const auto message = refusal(name, [](auto& options) { options.channels = 1; });
+    EXPECT_TRUE(contains(message,
+                         "channels is 1, expected 3; models for any number of channels: "
+                         "densenet121, lenet5, mlp, resnet20, resnet32, resnet34"));
+  }
+  EXPECT_TRUE(contains(refusal("lenet5", [](auto& options) { options.image_size = 30; }),
+                       "image_size is 30, expected 28 or 32"));
+  EXPECT_TRUE(contains(refusal("mlp", [](auto& options) { options.image_size = 0; }),
+                       "image_size is 0, expected at least 1"));
+  EXPECT_TRUE(contains(refusal("densenet121", [](auto& options) { options.image_size = 7; }),
+                       "image_size is 7, expected at least 8"));
+  EXPECT_TRUE(contains(refusal("resnet50", [](auto& options) { options.image_size = 31; }),
+                       "image_size is 31, expected at least 32"));
+  EXPECT_TRUE(contains(refusal("vit_small", [](auto& options) { options.image_size = 230; }),
+                       "image_size is 230, expected a multiple of 16"));
+}
+
+TEST(ModelRegistry, OptionsOfOtherModels_AreErrorsThatNameThoseModels) {
+  for (const auto* name : {"vit_small", "lenet5", "resnet34", "resnet50"}) {
+    const auto message = refusal(name, [](auto& options) { options.batchnorm = false; });
+    EXPECT_TRUE(contains(message, std::string("model '") + name +
+                                      "': batchnorm is false, expected true; models that can do "
+                                      "without: resnet20, resnet32"));
+  }
+  EXPECT_TRUE(contains(refusal("resnet20", [](auto& options) { options.drop_path = 0.1; }),
+                       "drop_path is 0.1, expected 0; models that have it: resnet101, resnet50, "
+                       "vit_small"));
+  EXPECT_TRUE(contains(refusal("lenet5", [](auto& options) { options.hidden = {3}; }),
+                       "hidden is [3], expected none"));
+  EXPECT_TRUE(contains(refusal("mlp",
+                               [](auto& options) {
+                                 options.hidden = {64, 0};
+                               }),
+                       "hidden is [64, 0], expected sizes of at least 1"));
+}
+
+TEST(ModelRegistry, DropPath_MustBeARate) {
+  for (const auto rate : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    const auto message = refusal("vit_small", [rate](auto& options) { options.drop_path = rate; });
+    EXPECT_TRUE(contains(message, "expected from 0 to below 1"));
+  }
+}
+
+}  // namespace
