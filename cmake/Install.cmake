@@ -1,14 +1,33 @@
-# Installs the library, its headers and a CMake package for find_package(adaact).
+# Installs the libraries, their headers, the tool and a CMake package for find_package(adaact), of which
+# the laboratory is a component.
 include(CMakePackageConfigHelpers)
 
 set(ADAACT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/adaact")
 
-install(TARGETS adaact EXPORT adaactTargets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+function(adaact_install_target target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT" "")
+  if(arg_EXPORT)
+    set(export EXPORT ${arg_EXPORT})
+  endif()
+  install(TARGETS ${target} ${export}
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endfunction()
+
+adaact_install_target(adaact EXPORT adaactTargets)
 install(EXPORT adaactTargets NAMESPACE adaact:: DESTINATION "${ADAACT_INSTALL_CMAKEDIR}")
+set(left_out)
+if(ADAACT_BUILD_LAB)
+  adaact_install_target(adaact_lab EXPORT adaactLabTargets)
+  install(EXPORT adaactLabTargets NAMESPACE adaact:: DESTINATION "${ADAACT_INSTALL_CMAKEDIR}")
+  # Where its LibTorch is, which need not be where the system looks.
+  set_target_properties(adaact_tool PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  adaact_install_target(adaact_tool)
+else()
+  set(left_out REGEX "/adaact/(data|models|train)$" EXCLUDE)
+endif()
+install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" ${left_out})
 
 configure_package_config_file(cmake/adaactConfig.cmake.in adaactConfig.cmake
   INSTALL_DESTINATION "${ADAACT_INSTALL_CMAKEDIR}"

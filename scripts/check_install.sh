@@ -21,8 +21,8 @@ quietly() {
   fi
 }
 
-# An install needs the library; whoever calls this may have built a single target.
-quietly cmake --build "$build" --target adaact
+# An install needs the libraries and the tool; whoever calls this may have built a single target.
+quietly cmake --build "$build" --target adaact adaact_lab adaact_tool
 quietly cmake --install "$build" --prefix "$work/prefix"
 
 # Neither Torch_DIR nor CMAKE_PREFIX_PATH may help here: the installed package has to know its
@@ -34,4 +34,7 @@ quietly cmake --build "$work/build"
 
 # The library may have been built without CUDA or with it; on a machine without a GPU both run.
 "$work/build/regression"
+"$work/build/train_lenet5"
+quietly "$work/prefix/bin/adaact" train --out "$work/run" --dataset synthetic --limit-train 256 \
+  --limit-test 64 --epochs 1
 echo "check_install: the installed package works"

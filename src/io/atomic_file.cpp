@@ -13,6 +13,8 @@
 namespace adaact {
 namespace {
 
+constexpr char kUnfinished[] = ".tmp";  // then the process and a number
+
 /// An open temporary file that disappears unless it is renamed to its place.
 class TemporaryFile {
  public:
@@ -20,8 +22,8 @@ class TemporaryFile {
     static std::atomic<unsigned> number{0};
     // Not mkstemp, which makes the file private: a result should be as readable as any other file.
     do {
-      name_ =
-          target.string() + ".tmp" + std::to_string(::getpid()) + "." + std::to_string(++number);
+      name_ = target.string() + kUnfinished + std::to_string(::getpid()) + "." +
+              std::to_string(++number);
       descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     } while (descriptor_ < 0 && errno == EEXIST);
     TORCH_CHECK(descriptor_ >= 0, "adaact: cannot write beside ", target, ": ",
@@ -67,6 +69,13 @@ void flush_folder(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+bool is_unfinished_file(const std::filesystem::path& path) {
+  const auto name = path.filename().string();
+  const auto at = name.rfind(kUnfinished);
+  return at != std::string::npos &&
+         name.find_first_not_of("0123456789.", at + std::strlen(kUnfinished)) == std::string::npos;
+}
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
   TemporaryFile file(path);

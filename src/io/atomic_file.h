@@ -9,4 +9,7 @@ namespace adaact {
 /// path holds either all of the old bytes or all of the new.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
+/// Is this what a process that was killed in write_file_atomically() left?
+bool is_unfinished_file(const std::filesystem::path& path);
+
 }  // namespace adaact

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace adaact::app {
+
+// One file for each. Each adds its subcommand; what it does when chosen sets the exit code.
+void add_train_command(CLI::App& app, int& exit_code);
+void add_eval_command(CLI::App& app, int& exit_code);
+
+}  // namespace adaact::app

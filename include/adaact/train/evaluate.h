@@ -1,0 +1,19 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include <adaact/data/loader.h>
+#include <adaact/models/model.h>
+#include <adaact/train/metrics.h>
+
+namespace adaact {
+
+/// One pass over a data set in evaluation mode, without gradients; the model's mode is put back.
+Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16 = false);
+
+/// The same, asking between two batches whether to go on; nothing if not.
+std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_stop, Model& model,
+                                          Loader& loader, torch::Device device, bool bf16 = false);
+
+}  // namespace adaact

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace adaact {
+
+/// What one step was like. Training numbers are those of the step's own batch, before the step.
+struct StepMetrics {
+  std::int64_t step = 0;   // 1, 2, …
+  std::int64_t epoch = 0;  // 0, 1, …
+  double loss = 0.0;
+  double top1 = 0.0;  // fraction
+  double learning_rate = 0.0;
+  double seconds = 0.0;       // of the step, without waiting for data
+  double wait_seconds = 0.0;  // for data
+  double images_per_second = 0.0;
+  double gradient_norm = 0.0;         // of all parameters together, before clipping
+  std::optional<double> update_norm;  // of what the step changed; in some steps only
+};
+
+/// One pass over a test set.
+struct Evaluation {
+  double loss = 0.0;
+  double top1 = 0.0;  // fractions
+  double top5 = 0.0;
+  std::int64_t images = 0;
+};
+
+/// E[a²] of the input of each layer, by the name of its weight, in the order of the model.
+using SecondMoments = std::vector<std::pair<std::string, double>>;
+
+struct EpochMetrics {
+  std::int64_t step = 0;   // the last one
+  std::int64_t epoch = 0;  // 0, 1, …
+  double train_loss = 0.0;
+  double train_top1 = 0.0;
+  Evaluation test;
+  double seconds = 0.0;  // of training since the run began; evaluation and pauses left out
+  double images_per_second = 0.0;  // of training in this epoch
+  SecondMoments second_moments;    // over the last step of the epoch
+};
+
+}  // namespace adaact

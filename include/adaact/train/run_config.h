@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace adaact {
+
+/// Everything that decides what a training run computes. Two runs with equal configurations give
+/// equal weights.
+struct RunConfig {
+  std::string model = "lenet5";
+  bool batchnorm = true;
+  double drop_path = 0.0;
+  std::string weights;  // safetensors to begin with; empty: a fresh initialisation
+
+  std::string dataset = "fashion-mnist";
+  std::string data_dir;          // empty: where Debian puts the data
+  std::int64_t image_size = 0;   // 0: the data set's own
+  std::int64_t resize_size = 0;  // of an image folder, before the centre crop; 0: image_size
+  std::int64_t limit_train = 0;  // 0: all
+  std::int64_t limit_test = 0;
+  bool augment = true;
+  bool skip_bad_images = false;
+
+  std::string optimizer = "adaact";
+  std::string optimizer_options = "{}";  // JSON; absent ones have their defaults
+  bool decay_vectors = true;             // false: no_decay_groups()
+  std::string schedule = "cosine";       // constant, step, multistep, cosine, cosine-per-step
+  std::vector<std::int64_t> milestones;  // epochs: the period of step, the milestones of multistep
+  double final_lr_factor = 0.0;          // of cosine: what is left of the learning rate at the end
+  std::int64_t warmup_epochs = 0;        // from a tenth of the learning rate
+
+  std::int64_t epochs = 3;
+  std::int64_t batch_size = 128;
+  std::int64_t accumulation = 1;  // batches a step
+  double clip_norm = std::numeric_limits<double>::infinity();
+  double label_smoothing = 0.0;
+
+  std::string precision = "fp32";  // or bf16: autocast
+  std::string device = "cpu";
+  std::int64_t threads = 0;  // 0: one for each core
+  std::uint64_t seed = 0;
+
+  /// Checks every field, with an error that names it, its value and what was expected, and puts actual
+  /// values in place of "one for each core" and of optimizer options that were not given: what
+  /// a default is may change with the machine and the version.
+  void resolve();
+
+  std::string to_json() const;
+  static RunConfig from_json(const std::string& text, const std::string& source);
+};
+
+/// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one by
+/// one.
+std::vector<std::string> differences(const RunConfig& config, const RunConfig& there);
+
+}  // namespace adaact

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include <adaact/data/loader.h>
+#include <adaact/models/model.h>
+#include <adaact/optim/schedules.h>
+#include <adaact/train/metrics.h>
+#include <torch/optim/optimizer.h>
+
+namespace adaact {
+
+class Trainer;
+
+/// Is told what happens. What it throws ends the training.
+class TrainingCallback {
+ public:
+  virtual ~TrainingCallback() = default;
+  virtual void on_start(const Trainer& /*trainer*/) {}
+  virtual void on_step(const Trainer& /*trainer*/, const StepMetrics& /*metrics*/) {}
+  virtual void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& /*metrics*/) {}
+};
+
+struct TrainerOptions {
+  std::int64_t epochs = 1;
+  std::int64_t accumulation = 1;                               // batches a step
+  double clip_norm = std::numeric_limits<double>::infinity();  // of all gradients together
+  double label_smoothing = 0.0;
+  bool bf16 = false;  // autocast
+  torch::Device device = torch::kCPU;
+  Schedule schedule = constant_schedule();  // in steps
+  std::int64_t update_norm_every = 50;      // steps; it costs a copy of the parameters
+  /// Asked between two steps and between two batches of an evaluation.
+  std::function<bool()> should_stop = [] { return false; };
+};
+
+/// Where training stands between two steps: with the model, the optimizer and LibTorch's random
+/// generator, all that is needed to go on as if it had never stopped.
+struct TrainerState {
+  std::int64_t step = 0;   // steps taken
+  std::int64_t epoch = 0;  // of the next step
+  std::int64_t batch = 0;  // of the epoch, that the next step begins with
+  double seconds = 0.0;    // of training
+  // Of the epoch so far.
+  double epoch_seconds = 0.0;
+  double loss_sum = 0.0;
+  std::int64_t correct = 0;
+  std::int64_t images = 0;
+  SecondMoments second_moments;  // once its last step is taken
+};
+
+/// Trains a model, evaluating it after each epoch:
+///
+///   adaact::Trainer trainer(*model, *optimizer, train_loader, test_loader, options);
+///   trainer.add_callback(progress);
+///   trainer.run();
+///
+/// Keeps references to its parts. Files are TrainingRun's business.
+class Trainer {
+ public:
+  Trainer(Model& model, torch::optim::Optimizer& optimizer, Loader& train_data, Loader& test_data,
+          TrainerOptions options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Callbacks are told in the order in which they were added.
+  void add_callback(TrainingCallback& callback);
+
+  /// To the end of the last epoch: true. Or until should_stop(): false, and a further call goes on.
+  bool run();
+
+  std::int64_t steps_per_epoch() const noexcept;
+  std::int64_t steps() const noexcept;  // in all
+
+  const TrainerState& state() const noexcept;
+  /// Goes on from another state; model and optimizer must be the ones of that state.
+  void set_state(const TrainerState& state);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace adaact

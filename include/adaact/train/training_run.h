@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <adaact/train/run_config.h>
+#include <adaact/train/trainer.h>
+
+namespace adaact {
+
+/// How a run is carried out; none of it changes what it computes.
+struct RunSettings {
+  bool resume = false;
+  std::int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
+  std::int64_t workers = 1;           // threads that prepare data
+  std::int64_t update_norm_every = 50;
+  /// Hears of what a user should know: a damaged checkpoint, a replaced head.
+  std::function<void(const std::string&)> on_message = [](const std::string&) {};
+};
+
+struct RunResult {
+  enum class Status : std::uint8_t { Finished, AlreadyFinished, Interrupted };
+  Status status = Status::Finished;
+  int signal = 0;  // that interrupted it
+};
+
+/// A training run in a folder of its own:
+///
+///   config.json            what it computes
+///   metrics.jsonl          a line for each step and one for each epoch
+///   events.out.tfevents.*  the same for TensorBoard
+///   checkpoint.*           the last two
+///   model.safetensors      the result, with the names of the classes
+///
+/// Killed at any instant it loses at most the work since its last checkpoint, and resumed it computes
+/// what it would have computed uninterrupted, on the CPU to the last bit.
+class TrainingRun {
+ public:
+  /// Without `resume` the folder must not exist; with it, it may hold a run of the same
+  /// configuration, finished or not.
+  TrainingRun(RunConfig config, std::filesystem::path folder, RunSettings settings = {});
+
+  /// SIGINT and SIGTERM end it after the step that is being taken, with a checkpoint.
+  RunResult run(TrainingCallback& callback);
+
+ private:
+  RunConfig config_;
+  std::filesystem::path folder_;
+  RunSettings settings_;
+};
+
+}  // namespace adaact

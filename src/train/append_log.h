@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+namespace adaact {
+
+/// A file that only grows, and that a resumed run cuts back to where its checkpoint was taken: then
+/// nothing is in it twice.
+class AppendLog {
+ public:
+  /// Opens the file, made if absent, and cuts it to `size` bytes. A shorter file is an error: what
+  /// the checkpoint counts on is gone.
+  AppendLog(const std::filesystem::path& path, std::int64_t size);
+  ~AppendLog();
+  AppendLog(const AppendLog&) = delete;
+  AppendLog& operator=(const AppendLog&) = delete;
+
+  void append(std::string_view bytes);
+  /// To the disk: before a checkpoint says that they are there.
+  void flush();
+  std::int64_t size() const noexcept { return size_; }
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace adaact

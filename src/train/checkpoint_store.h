@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <adaact/io/safetensors.h>
+
+namespace adaact {
+
+/// Checkpoints of a run, `checkpoint.<step>.safetensors` in its folder. A new one is complete on the
+/// disk before an old one goes; the last two are kept.
+class CheckpointStore {
+ public:
+  explicit CheckpointStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void save(std::int64_t step, const TensorFile& checkpoint) const;
+
+  struct Loaded {
+    std::int64_t step = 0;
+    std::string source;  // for error messages
+    TensorFile checkpoint;
+  };
+  /// The newest that is whole; `warn` is told of those that are not. Nothing where there is none at
+  /// all; an error where there are some and none is whole.
+  std::optional<Loaded> load_newest(const std::function<void(const std::string&)>& warn) const;
+
+ private:
+  std::filesystem::path path_of(std::int64_t step) const;
+  std::vector<std::int64_t> steps() const;  // newest first
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace adaact

@@ -1,0 +1,77 @@
+#include "train/run_folder.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <c10/util/Exception.h>
+
+#include "io/atomic_file.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path);
+  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void check_same(const RunConfig& config, const fs::path& config_file) {
+  const auto there = RunConfig::from_json(read_text(config_file), config_file.string());
+  std::string list;
+  for (const auto& line : differences(config, there)) list += "\n  " + line;
+  TORCH_CHECK(list.empty(), "adaact: ", config_file.parent_path().string(),
+              " holds a run of another configuration:", list);
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path_(std::move(path)) {
+  TORCH_CHECK(resume || !fs::exists(path_), "adaact: ", path_.string(),
+              " exists already; resume the run in it (--resume) or name another folder");
+  std::error_code error;
+  fs::create_directories(path_, error);
+  TORCH_CHECK(!error, "adaact: cannot make the folder ", path_.string(), ": ", error.message());
+  lock();
+  const auto config_file = path_ / "config.json";
+  if (fs::exists(config_file)) {
+    check_same(config, config_file);
+    remove_leftovers();
+    return;
+  }
+  remove_leftovers();  // the process may have been killed while it wrote the first file
+  TORCH_CHECK(fs::is_empty(path_), "adaact: ", path_.string(),
+              " holds something else than a run: there is no config.json in it");
+  write_file_atomically(config_file, config.to_json());
+}
+
+RunFolder::~RunFolder() {
+  if (descriptor_ >= 0) ::close(descriptor_);  // which also gives up the lock
+}
+
+void RunFolder::lock() {
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  TORCH_CHECK(descriptor_ >= 0, "adaact: cannot open the folder ", path_.string(), ": ",
+              std::strerror(errno));
+  // Some network file systems know no locks: there, two processes at once are the user's care.
+  const bool held = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  TORCH_CHECK(!held, "adaact: another process is training in ", path_.string());
+}
+
+void RunFolder::remove_leftovers() const {
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    if (is_unfinished_file(entry.path())) fs::remove(entry.path());
+  }
+}
+
+}  // namespace adaact

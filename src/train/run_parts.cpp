@@ -1,0 +1,83 @@
+#include "train/run_parts.h"
+
+#include <ATen/Parallel.h>
+#include <adaact/data/datasets.h>
+#include <adaact/models/registry.h>
+#include <adaact/optim/registry.h>
+#include <torch/torch.h>
+
+namespace adaact {
+namespace {
+
+constexpr double kWarmupStart = 0.1;
+
+/// First of all: whatever is made next draws from the generator and may run in parallel.
+void set_up_libtorch(const RunConfig& config) {
+  if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
+  torch::manual_seed(config.seed);
+}
+
+LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split) {
+  auto options = LoaderOptions::evaluation();
+  if (split == Split::Train) {
+    options.shuffle = true;
+    if (config.augment) options.augment = AugmentOptions::training();
+  }
+  options.batch_size = config.batch_size;
+  options.workers = workers;
+  options.seed = config.seed;
+  return options;
+}
+
+}  // namespace
+
+std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
+  DatasetOptions options;
+  options.data_dir = config.data_dir;
+  options.split = split;
+  options.limit = split == Split::Train ? config.limit_train : config.limit_test;
+  options.image_size = config.image_size;
+  options.resize_size = config.resize_size;
+  options.skip_bad_images = config.skip_bad_images;
+  options.seed = config.seed;
+  return open_dataset(config.dataset, options);
+}
+
+std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data) {
+  auto options = default_model_options(config.model);
+  options.classes = data.classes();
+  options.channels = data.shape().channels;
+  options.image_size = data.shape().height;
+  options.batchnorm = config.batchnorm;
+  options.drop_path = config.drop_path;
+  return make_model(config.model, options);
+}
+
+RunParts::RunParts(const RunConfig& config, std::int64_t workers)
+    : train_data((set_up_libtorch(config), open_split(config, Split::Train))),
+      test_data(open_split(config, Split::Test)),
+      train_loader(train_data, loader_options(config, workers, Split::Train)),
+      test_loader(test_data, loader_options(config, workers, Split::Test)),
+      model(build_model(config, *train_data)) {
+  TORCH_CHECK(train_data->class_names() == test_data->class_names(), "adaact: ", config.dataset,
+              ": the two splits differ in their classes");
+  model->to(torch::Device(config.device));
+  optimizer = make_optimizer(config.optimizer, *model, config.optimizer_options,
+                             config.decay_vectors ? DecayRule::Everything : DecayRule::NoVectors);
+}
+
+Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {
+  const bool per_step = config.schedule == "cosine-per-step";
+  const auto unit = per_step ? steps_per_epoch : 1;  // of time, in epochs or in steps
+  const auto warmup = config.warmup_epochs * unit;
+  auto schedule = constant_schedule();
+  if (config.schedule == "step") schedule = step_schedule(config.milestones.at(0));
+  if (config.schedule == "multistep") schedule = multistep_schedule(config.milestones);
+  if (config.schedule == "cosine" || per_step) {
+    schedule = cosine_schedule(config.epochs * unit - warmup, config.final_lr_factor);
+  }
+  if (warmup > 0) schedule = with_warmup(warmup, kWarmupStart, schedule);
+  return per_step ? schedule : per_epoch(schedule, steps_per_epoch);
+}
+
+}  // namespace adaact

@@ -1,0 +1,238 @@
+#include <adaact/train/trainer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <adaact/train/evaluate.h>
+#include <torch/torch.h>
+
+#include "optim/parameter_update.h"
+#include "train/activation_probe.h"
+#include "train/autocast.h"
+
+namespace adaact {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<torch::Tensor> gradients_of(const torch::nn::Module& model) {
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : model.parameters()) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+/// Scales all gradients so that their norm together is at most `largest`; returns what it was.
+double clip_gradients(const torch::nn::Module& model, double largest) {
+  const auto gradients = gradients_of(model);
+  const auto norm = global_norm(gradients);
+  if (norm > largest) {
+    for (auto gradient : gradients) gradient.mul_(largest / norm);
+  }
+  return norm;
+}
+
+std::vector<torch::Tensor> copies_of_parameters(const torch::nn::Module& model) {
+  std::vector<torch::Tensor> copies;
+  for (const auto& parameter : model.parameters()) copies.push_back(parameter.detach().clone());
+  return copies;
+}
+
+double distance(const torch::nn::Module& model, std::vector<torch::Tensor> before) {
+  const auto parameters = model.parameters();
+  for (std::size_t i = 0; i < before.size(); ++i) before[i].sub_(parameters[i].detach());
+  return global_norm(before);
+}
+
+}  // namespace
+
+class Trainer::Impl {
+ public:
+  Impl(const Trainer& self, Model& model, torch::optim::Optimizer& optimizer, Loader& train_data,
+       Loader& test_data, TrainerOptions options)
+      : self_(self),
+        model_(model),
+        optimizer_(optimizer),
+        train_data_(train_data),
+        test_data_(test_data),
+        options_(std::move(options)),
+        scheduler_(optimizer, options_.schedule) {
+    TORCH_CHECK(options_.epochs >= 1, "Trainer: epochs is ", options_.epochs, ", expected ≥ 1");
+    TORCH_CHECK(options_.accumulation >= 1, "Trainer: accumulation is ", options_.accumulation,
+                ", expected ≥ 1");
+    TORCH_CHECK(options_.clip_norm > 0.0, "Trainer: clip_norm is ", options_.clip_norm,
+                ", expected > 0");
+    TORCH_CHECK(options_.update_norm_every >= 1, "Trainer: update_norm_every is ",
+                options_.update_norm_every, ", expected ≥ 1");
+  }
+
+  bool run() {
+    for (auto* callback : callbacks_) callback->on_start(self_);
+    while (state_.epoch < options_.epochs) {
+      if (!train_epoch()) return false;
+      const auto test =
+          evaluate_unless(options_.should_stop, model_, test_data_, options_.device, options_.bf16);
+      if (!test) return false;
+      end_epoch(*test);
+    }
+    return true;
+  }
+
+  void add_callback(TrainingCallback& callback) { callbacks_.push_back(&callback); }
+
+  std::int64_t steps_per_epoch() const noexcept {
+    return (train_data_.batches_per_epoch() + options_.accumulation - 1) / options_.accumulation;
+  }
+  std::int64_t steps() const noexcept { return options_.epochs * steps_per_epoch(); }
+
+  const TrainerState& state() const noexcept { return state_; }
+
+  void set_state(const TrainerState& state) {
+    state_ = state;
+    scheduler_.set_time(state.step);
+  }
+
+ private:
+  using Batches = std::vector<Batch>;
+
+  /// The steps that the epoch still lacks; false where it was stopped.
+  bool train_epoch() {
+    model_.train();
+    train_data_.start(state_.epoch, state_.batch);
+    while (true) {
+      if (options_.should_stop()) return false;
+      const auto waited_before = train_data_.seconds_waited();
+      const auto batches = next_batches();
+      if (batches.empty()) return true;
+      StepMetrics metrics;
+      metrics.wait_seconds = train_data_.seconds_waited() - waited_before;
+      take_step(batches, metrics);
+      for (auto* callback : callbacks_) callback->on_step(self_, metrics);
+    }
+  }
+
+  Batches next_batches() {
+    Batches batches;
+    while (static_cast<std::int64_t>(batches.size()) < options_.accumulation) {
+      auto batch = train_data_.next();
+      if (!batch) break;
+      batches.push_back(std::move(*batch));
+    }
+    return batches;
+  }
+
+  void take_step(const Batches& batches, StepMetrics& metrics) {
+    const auto start = now();
+    const bool last_of_epoch = (state_.step + 1) % steps_per_epoch() == 0;
+    const bool measure_update = (state_.step + 1) % options_.update_norm_every == 0;
+    const auto before =
+        measure_update ? copies_of_parameters(model_) : std::vector<torch::Tensor>{};
+    std::int64_t images = 0;
+    for (const auto& batch : batches) images += batch.size();
+
+    std::int64_t correct = 0;
+    bool first_pass = true;  // SAM makes a second one, elsewhere: not what the step was like
+    std::optional<ActivationProbe> probe;
+    if (last_of_epoch) probe.emplace(model_);
+    optimizer_.step([&] {
+      optimizer_.zero_grad();
+      const auto pass = accumulate_gradients(batches, images);
+      const auto norm = clip_gradients(model_, options_.clip_norm);
+      if (std::exchange(first_pass, false)) {
+        metrics.loss = pass.loss;
+        metrics.gradient_norm = norm;
+        correct = pass.correct;
+        if (probe) state_.second_moments = probe->take();
+      }
+      return torch::tensor(pass.loss, torch::kFloat64);
+    });
+    metrics.learning_rate = optimizer_.param_groups().front().options().get_lr();
+    scheduler_.step();
+    metrics.seconds = now() - start;
+    if (measure_update) metrics.update_norm = distance(model_, before);
+
+    metrics.step = state_.step + 1;
+    metrics.epoch = state_.epoch;
+    metrics.top1 = static_cast<double>(correct) / static_cast<double>(images);
+    const auto seconds = metrics.seconds + metrics.wait_seconds;
+    metrics.images_per_second = static_cast<double>(images) / seconds;
+    state_.step += 1;
+    state_.batch += static_cast<std::int64_t>(batches.size());
+    state_.seconds += seconds;
+    state_.epoch_seconds += seconds;
+    state_.loss_sum += metrics.loss * static_cast<double>(images);
+    state_.correct += correct;
+    state_.images += images;
+  }
+
+  struct Pass {
+    double loss = 0.0;
+    std::int64_t correct = 0;
+  };
+
+  /// Forward and backward of all batches of a step; the gradients are those of the mean loss.
+  Pass accumulate_gradients(const Batches& batches, std::int64_t images) {
+    Pass pass;
+    for (const auto& batch : batches) {
+      const auto labels = batch.labels.to(options_.device);
+      const auto logits =
+          forward_with_autocast(model_, batch.images.to(options_.device), options_.bf16);
+      const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum,
+                                                  /*ignore_index=*/-100, options_.label_smoothing) /
+                        static_cast<double>(images);
+      loss.backward();
+      pass.loss += loss.item<double>();
+      pass.correct += logits.detach().argmax(1).eq(labels).sum().item<std::int64_t>();
+    }
+    return pass;
+  }
+
+  void end_epoch(const Evaluation& test) {
+    const auto images = static_cast<double>(state_.images);
+    EpochMetrics metrics;
+    metrics.step = state_.step;
+    metrics.epoch = state_.epoch;
+    metrics.train_loss = state_.loss_sum / images;
+    metrics.train_top1 = static_cast<double>(state_.correct) / images;
+    metrics.test = test;
+    metrics.seconds = state_.seconds;
+    metrics.images_per_second = images / state_.epoch_seconds;
+    metrics.second_moments = std::move(state_.second_moments);
+    TrainerState next;
+    next.step = state_.step;
+    next.epoch = state_.epoch + 1;
+    next.seconds = state_.seconds;
+    state_ = next;
+    for (auto* callback : callbacks_) callback->on_epoch(self_, metrics);
+  }
+
+  const Trainer& self_;
+  Model& model_;
+  torch::optim::Optimizer& optimizer_;
+  Loader& train_data_;
+  Loader& test_data_;
+  const TrainerOptions options_;
+  ScheduledLR scheduler_;
+  std::vector<TrainingCallback*> callbacks_;
+  TrainerState state_;
+};
+
+Trainer::Trainer(Model& model, torch::optim::Optimizer& optimizer, Loader& train_data,
+                 Loader& test_data, TrainerOptions options)
+    : impl_(std::make_unique<Impl>(*this, model, optimizer, train_data, test_data,
+                                   std::move(options))) {}
+Trainer::~Trainer() = default;
+void Trainer::add_callback(TrainingCallback& callback) { impl_->add_callback(callback); }
+bool Trainer::run() { return impl_->run(); }
+std::int64_t Trainer::steps_per_epoch() const noexcept { return impl_->steps_per_epoch(); }
+std::int64_t Trainer::steps() const noexcept { return impl_->steps(); }
+const TrainerState& Trainer::state() const noexcept { return impl_->state(); }
+void Trainer::set_state(const TrainerState& state) { impl_->set_state(state); }
+
+}  // namespace adaact

@@ -1,0 +1,140 @@
+#include <adaact/train/training_run.h>
+
+#include <string>
+#include <utility>
+
+#include <adaact/models/weights.h>
+#include <torch/torch.h>
+#include <nlohmann/json.hpp>
+
+#include "train/checkpoint.h"
+#include "train/checkpoint_store.h"
+#include "train/interrupt.h"
+#include "train/run_folder.h"
+#include "train/run_journal.h"
+#include "train/run_parts.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run while it runs: a trainer with its journal and its checkpoints.
+class RunInProgress : public TrainingCallback {
+ public:
+  RunInProgress(const RunConfig& config, const RunSettings& settings, RunParts& parts,
+                const RunFolder& folder)
+      : config_(config),
+        settings_(settings),
+        parts_(parts),
+        folder_(folder),
+        store_(folder.path()),
+        trainer_(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
+                 trainer_options(config, settings, parts)),
+        journal_(folder.path(), restore_or_begin()) {}
+
+  RunResult run(TrainingCallback& callback) {
+    const InterruptGuard interrupts;
+    trainer_.add_callback(journal_);
+    trainer_.add_callback(*this);
+    trainer_.add_callback(callback);
+    if (trainer_.run()) {
+      save_model();
+      return {RunResult::Status::Finished};
+    }
+    save();
+    return {RunResult::Status::Interrupted, InterruptGuard::received()};
+  }
+
+  void on_step(const Trainer& trainer, const StepMetrics& /*metrics*/) override {
+    const auto period = settings_.checkpoint_every;
+    if (period > 0 && trainer.state().step % period == 0) save();
+  }
+  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& /*metrics*/) override {
+    if (settings_.checkpoint_every == 0) save();
+  }
+
+ private:
+  static TrainerOptions trainer_options(const RunConfig& config, const RunSettings& settings,
+                                        const RunParts& parts) {
+    TrainerOptions options;
+    options.epochs = config.epochs;
+    options.accumulation = config.accumulation;
+    options.clip_norm = config.clip_norm;
+    options.label_smoothing = config.label_smoothing;
+    options.bf16 = config.precision == "bf16";
+    options.device = torch::Device(config.device);
+    const auto batches = parts.train_loader.batches_per_epoch();
+    options.schedule =
+        build_schedule(config, (batches + config.accumulation - 1) / config.accumulation);
+    options.update_norm_every = settings.update_norm_every;
+    options.should_stop = [] { return InterruptGuard::received() != 0; };
+    return options;
+  }
+
+  JournalSize restore_or_begin() {
+    const auto newest = store_.load_newest(settings_.on_message);
+    if (!newest) {
+      if (!config_.weights.empty()) load_initial_weights();
+      return {};
+    }
+    const auto state =
+        restore_checkpoint(newest->checkpoint, *parts_.model, *parts_.optimizer, newest->source);
+    trainer_.set_state(state.trainer);
+    return state.journal;
+  }
+
+  void load_initial_weights() {
+    LoadOptions options;
+    options.replace_head = true;
+    const auto report = load_weights(*parts_.model, config_.weights, options);
+    for (const auto& name : report.replaced) {
+      settings_.on_message("'" + name + "' in " + config_.weights +
+                           " is for another number of classes: it begins anew");
+    }
+  }
+
+  void save() {
+    const RunState state{trainer_.state(), journal_.flush()};
+    store_.save(state.trainer.step, make_checkpoint(state, *parts_.model, *parts_.optimizer));
+  }
+
+  void save_model() {
+    journal_.flush();
+    save_weights(*parts_.model, folder_.model_file(),
+                 {{"model", config_.model},
+                  {"dataset", config_.dataset},
+                  {"classes", nlohmann::json(parts_.train_data->class_names()).dump()}});
+  }
+
+  const RunConfig& config_;
+  const RunSettings& settings_;
+  RunParts& parts_;
+  const RunFolder& folder_;
+  CheckpointStore store_;
+  Trainer trainer_;
+  RunJournal journal_;
+};
+
+}  // namespace
+
+TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings)
+    : config_(std::move(config)), folder_(std::move(folder)), settings_(std::move(settings)) {
+  config_.resolve();
+  TORCH_CHECK(settings_.checkpoint_every >= 0, "checkpoint_every is ", settings_.checkpoint_every,
+              ", expected ≥ 0");
+  TORCH_CHECK(settings_.workers >= 0, "workers is ", settings_.workers, ", expected ≥ 0");
+}
+
+RunResult TrainingRun::run(TrainingCallback& callback) {
+  // A folder that cannot be used is found before the work of making the parts, and a part that cannot
+  // be made before there is a folder.
+  std::optional<RunFolder> folder;
+  if (fs::exists(folder_)) folder.emplace(folder_, config_, settings_.resume);
+  if (folder && folder->finished()) return {RunResult::Status::AlreadyFinished};
+  RunParts parts(config_, settings_.workers);
+  if (!folder) folder.emplace(folder_, config_, settings_.resume);
+  return RunInProgress(config_, settings_, parts, *folder).run(callback);
+}
+
+}  // namespace adaact

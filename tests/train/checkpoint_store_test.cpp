@@ -1,0 +1,110 @@
+#include "train/checkpoint_store.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+#include "train/append_log.h"
+
+namespace {
+
+using adaact::AppendLog;
+using adaact::CheckpointStore;
+using adaact::TensorFile;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+using adaact::testing::TemporaryFolder;
+namespace fs = std::filesystem;
+
+TensorFile file_with(double value) {
+  TensorFile file;
+  file.tensors["value"] = torch::tensor(value);
+  return file;
+}
+
+class CheckpointStoreTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      found.push_back(entry.path().filename().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  auto load() {
+    return store_.load_newest([this](const std::string& line) { warnings_.push_back(line); });
+  }
+  void damage(const std::string& name) const {
+    std::fstream file(folder_.path() / name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x7F');
+  }
+
+  TemporaryFolder folder_;
+  CheckpointStore store_{folder_.path()};
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(CheckpointStoreTest, KeepsTheLastTwo) {
+  for (const int step : {5, 20, 100}) store_.save(step, file_with(step));
+  const std::vector<std::string> expected{"checkpoint.100.safetensors",
+                                          "checkpoint.20.safetensors"};
+  EXPECT_EQ(names(), expected);
+  const auto newest = load();
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->step, 100);
+  EXPECT_EQ(newest->checkpoint.at("value").item<double>(), 100.0);
+}
+
+TEST_F(CheckpointStoreTest, ADamagedNewestFallsBackToTheOlder) {
+  store_.save(1, file_with(1));
+  store_.save(2, file_with(2));
+  damage("checkpoint.2.safetensors");
+  const auto newest = load();
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->step, 1);
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_TRUE(contains(warnings_[0], "checkpoint.2.safetensors"));
+}
+
+TEST_F(CheckpointStoreTest, OnlyDamagedOnesAreAnErrorThatNamesAll) {
+  store_.save(1, file_with(1));
+  store_.save(2, file_with(2));
+  damage("checkpoint.1.safetensors");
+  damage("checkpoint.2.safetensors");
+  const auto error = error_of([&] { load(); });
+  EXPECT_TRUE(contains(error, "checkpoint.1.safetensors"));
+  EXPECT_TRUE(contains(error, "checkpoint.2.safetensors"));
+}
+
+TEST_F(CheckpointStoreTest, NoneIsNoError) { EXPECT_FALSE(load()); }
+
+TEST(AppendLog, IsCutWhereACheckpointWasTaken) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "log";
+  {
+    AppendLog log(path, 0);
+    log.append("one\ntwo\n");
+    EXPECT_EQ(log.size(), 8);
+    log.append("three\n");
+  }
+  {
+    AppendLog log(path, 8);
+    log.append("THREE\n");
+  }
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text, "one\ntwo\nTHREE\n");
+}
+
+TEST(AppendLog, AShorterFileIsAnError) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(contains(error_of([&] { AppendLog(folder.path() / "log", 8); }),
+                       "has 0 bytes, but the checkpoint was taken when it had 8"));
+}
+
+}  // namespace
