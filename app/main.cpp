@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include "commands.h"
+#include "plain_warnings.h"
 
 namespace {
 
@@ -30,8 +31,11 @@ int report(const std::string& error) {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  const adaact::app::PlainWarnings warnings;
   CLI::App app("adaact: activation-based optimization");
   app.require_subcommand(1);
+  // A script may add to a command line what overrides it.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   int exit_code = 0;
   adaact::app::add_train_command(app, exit_code);
   adaact::app::add_eval_command(app, exit_code);

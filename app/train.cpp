@@ -102,7 +102,8 @@ void add_train_command(CLI::App& app, int& exit_code) {
                     "No weight decay for biases, normalisation and tokens");
   option("--schedule", config.schedule, "constant, step, multistep, cosine, cosine-per-step");
   command->add_option("--milestones", config.milestones, "Epochs, for step and multistep")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   option("--final-lr-factor", config.final_lr_factor, "What cosine leaves of the learning rate");
   option("--warmup-epochs", config.warmup_epochs, "Epochs of linear warm-up");
 

@@ -19,6 +19,8 @@ class CheckpointStore {
 
   void save(std::int64_t step, const TensorFile& checkpoint) const;
 
+  bool has_any() const { return !steps().empty(); }
+
   struct Loaded {
     std::int64_t step = 0;
     std::string source;  // for error messages

@@ -74,24 +74,11 @@ class RunInProgress : public TrainingCallback {
 
   JournalSize restore_or_begin() {
     const auto newest = store_.load_newest(settings_.on_message);
-    if (!newest) {
-      if (!config_.weights.empty()) load_initial_weights();
-      return {};
-    }
+    if (!newest) return {};
     const auto state =
         restore_checkpoint(newest->checkpoint, *parts_.model, *parts_.optimizer, newest->source);
     trainer_.set_state(state.trainer);
     return state.journal;
-  }
-
-  void load_initial_weights() {
-    LoadOptions options;
-    options.replace_head = true;
-    const auto report = load_weights(*parts_.model, config_.weights, options);
-    for (const auto& name : report.replaced) {
-      settings_.on_message("'" + name + "' in " + config_.weights +
-                           " is for another number of classes: it begins anew");
-    }
   }
 
   void save() {
@@ -116,6 +103,16 @@ class RunInProgress : public TrainingCallback {
   RunJournal journal_;
 };
 
+void load_initial_weights(Model& model, const RunConfig& config, const RunSettings& settings) {
+  LoadOptions options;
+  options.replace_head = true;
+  const auto report = load_weights(model, config.weights, options);
+  for (const auto& name : report.replaced) {
+    settings.on_message("'" + name + "' in " + config.weights +
+                        " is for another number of classes: it begins anew");
+  }
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings)
@@ -133,6 +130,8 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   if (fs::exists(folder_)) folder.emplace(folder_, config_, settings_.resume);
   if (folder && folder->finished()) return {RunResult::Status::AlreadyFinished};
   RunParts parts(config_, settings_.workers);
+  const bool begun = folder && CheckpointStore(folder_).has_any();
+  if (!begun && !config_.weights.empty()) load_initial_weights(*parts.model, config_, settings_);
   if (!folder) folder.emplace(folder_, config_, settings_.resume);
   return RunInProgress(config_, settings_, parts, *folder).run(callback);
 }

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace adaact::testing {
+
+inline std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Another program. Killed with this object if it still runs.
+class Process {
+ public:
+  /// What it prints, on both channels, goes to a file.
+  Process(std::vector<std::string> command, std::filesystem::path output)
+      : output_(std::move(output)) {
+    std::vector<char*> arguments;
+    for (auto& word : command) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output_.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    const int error =
+        ::posix_spawnp(&id_, arguments[0], &actions, nullptr, arguments.data(), ::environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) throw std::runtime_error(command[0] + ": " + std::strerror(error));
+  }
+  ~Process() {
+    if (id_ <= 0) return;
+    send(SIGKILL);
+    wait();
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void send(int signal) const { ::kill(id_, signal); }
+
+  bool has_ended() const {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == id_;
+  }
+
+  /// Its exit code, or minus the signal that ended it.
+  int wait() {
+    int status = 0;
+    while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) {
+    }
+    id_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+  std::string printed() const { return bytes_of(output_); }
+
+ private:
+  std::filesystem::path output_;
+  pid_t id_ = 0;
+};
+
+/// Until `condition` holds or the process has ended; whether it holds.
+inline bool wait_until(const Process& process, const std::function<bool()>& condition) {
+  while (!condition()) {
+    if (process.has_ended()) return condition();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+}  // namespace adaact::testing
