@@ -1,0 +1,311 @@
+#include <adaact/train/trainer.h>
+
+#include <cmath>
+#include <set>
+
+#include <adaact/data/synthetic.h>
+#include <adaact/models/registry.h>
+#include <adaact/optim/libtorch.h>
+#include <adaact/optim/registry.h>
+#include <adaact/train/evaluate.h>
+#include <gtest/gtest.h>
+
+#include "support/errors.h"
+#include "support/tolerance.h"
+
+namespace {
+
+using adaact::EpochMetrics;
+using adaact::Loader;
+using adaact::LoaderOptions;
+using adaact::StepMetrics;
+using adaact::Trainer;
+using adaact::TrainerOptions;
+using adaact::TrainingCallback;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+
+constexpr std::int64_t kBatch = 8;
+constexpr std::int64_t kImages = 28;  // three batches and a half
+
+std::shared_ptr<adaact::Dataset> images(std::int64_t size, adaact::Split split) {
+  adaact::SyntheticOptions options;
+  options.size = size;
+  options.split = split;
+  options.shape = {1, 28, 28};
+  return adaact::make_synthetic(options);
+}
+
+LoaderOptions loader_options(std::int64_t batch) {
+  LoaderOptions options;  // shuffled, not augmented
+  options.batch_size = batch;
+  return options;
+}
+
+/// Everything that was told, in order.
+class Recorder : public TrainingCallback {
+ public:
+  void on_start(const Trainer& trainer) override { starts.push_back(trainer.state().step); }
+  void on_step(const Trainer& trainer, const StepMetrics& metrics) override {
+    EXPECT_EQ(trainer.state().step, metrics.step);
+    steps.push_back(metrics);
+  }
+  void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override {
+    EXPECT_EQ(trainer.state().epoch, metrics.epoch + 1);
+    epochs.push_back(metrics);
+  }
+
+  std::vector<std::int64_t> starts;
+  std::vector<StepMetrics> steps;
+  std::vector<EpochMetrics> epochs;
+};
+
+/// A trainer with everything it needs.
+struct Bench {
+  explicit Bench(const TrainerOptions& options, const std::string& optimizer_name = "sgd",
+                 std::int64_t batch = kBatch)
+      : train(images(kImages, adaact::Split::Train), loader_options(batch)),
+        test(images(20, adaact::Split::Test), loader_options(batch)) {
+    torch::manual_seed(3);
+    auto model_options = adaact::default_model_options("mlp");
+    model_options.hidden = {12};
+    model = adaact::make_model("mlp", model_options);
+    optimizer = adaact::make_optimizer(
+        optimizer_name, *model,
+        optimizer_name == "sgd" ? R"({"lr": 0.5, "momentum": 0, "weight_decay": 0})" : "{}");
+    trainer = std::make_unique<Trainer>(*model, *optimizer, train, test, options);
+    trainer->add_callback(told);
+  }
+
+  std::vector<torch::Tensor> parameters() const {
+    std::vector<torch::Tensor> copies;
+    for (const auto& parameter : model->parameters()) copies.push_back(parameter.detach().clone());
+    return copies;
+  }
+
+  Loader train;
+  Loader test;
+  std::shared_ptr<adaact::Model> model;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::unique_ptr<Trainer> trainer;
+  Recorder told;
+};
+
+TrainerOptions two_epochs() {
+  TrainerOptions options;
+  options.epochs = 2;
+  options.update_norm_every = 1;
+  return options;
+}
+
+double norm_of(const std::vector<torch::Tensor>& tensors) {
+  double sum = 0.0;
+  for (const auto& tensor : tensors) sum += tensor.to(torch::kFloat64).pow(2).sum().item<double>();
+  return std::sqrt(sum);
+}
+
+TEST(Trainer, IsThePlainLoop) {
+  Bench bench(two_epochs());
+  Bench plain(two_epochs());
+  EXPECT_TRUE(bench.trainer->run());
+
+  std::size_t step = 0;
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    plain.train.start(epoch);
+    double loss_sum = 0.0;
+    double correct_sum = 0.0;
+    while (const auto batch = plain.train.next()) {
+      plain.optimizer->zero_grad();
+      const auto logits = plain.model->forward(batch->images);
+      const auto loss = torch::cross_entropy_loss(logits, batch->labels);
+      loss.backward();
+      std::vector<torch::Tensor> gradients;
+      for (const auto& parameter : plain.model->parameters()) gradients.push_back(parameter.grad());
+      const auto& told = bench.told.steps.at(step);
+      const auto correct = logits.argmax(1).eq(batch->labels).sum().item<double>();
+      const auto size = static_cast<double>(batch->size());
+      EXPECT_EQ(told.step, static_cast<std::int64_t>(step) + 1);
+      EXPECT_EQ(told.epoch, epoch);
+      EXPECT_NEAR(told.loss, loss.item<double>(), 1e-6);
+      EXPECT_DOUBLE_EQ(told.top1, correct / size);
+      EXPECT_NEAR(told.gradient_norm, norm_of(gradients), 1e-5 * norm_of(gradients));
+      EXPECT_NEAR(told.update_norm.value(), 0.5 * norm_of(gradients), 1e-5 * norm_of(gradients));
+      EXPECT_DOUBLE_EQ(told.learning_rate, 0.5);
+      plain.optimizer->step();
+      loss_sum += loss.item<double>() * size;
+      correct_sum += correct;
+      ++step;
+    }
+    const auto& told = bench.told.epochs.at(static_cast<std::size_t>(epoch));
+    EXPECT_NEAR(told.train_loss, loss_sum / kImages, 1e-6);
+    EXPECT_DOUBLE_EQ(told.train_top1, correct_sum / kImages);
+    EXPECT_EQ(told.step, static_cast<std::int64_t>(step));
+    const auto test = adaact::evaluate(*plain.model, plain.test, torch::kCPU);
+    EXPECT_NEAR(told.test.loss, test.loss, 1e-5);
+    EXPECT_EQ(told.test.images, 20);
+  }
+  EXPECT_EQ(bench.told.steps.size(), step);
+  EXPECT_EQ(bench.trainer->steps(), 8);
+}
+
+TEST(Trainer, EvaluationCountsTopOneAndTopFive) {
+  Bench bench(two_epochs());
+  const auto test = adaact::evaluate(*bench.model, bench.test, torch::kCPU);
+  bench.model->eval();
+  std::int64_t first = 0;
+  std::int64_t five = 0;
+  double loss = 0.0;
+  bench.test.start(0);
+  while (const auto batch = bench.test.next()) {
+    const auto logits = bench.model->forward(batch->images);
+    loss += torch::cross_entropy_loss(logits, batch->labels, {}, at::Reduction::Sum).item<double>();
+    for (std::int64_t i = 0; i < batch->size(); ++i) {
+      const auto own = logits[i][batch->labels[i].item<std::int64_t>()];
+      const auto better = logits[i].gt(own).sum().item<std::int64_t>();
+      first += better < 1 ? 1 : 0;
+      five += better < 5 ? 1 : 0;
+    }
+  }
+  EXPECT_DOUBLE_EQ(test.top1, static_cast<double>(first) / 20);
+  EXPECT_DOUBLE_EQ(test.top5, static_cast<double>(five) / 20);
+  EXPECT_GT(five, first);
+  EXPECT_NEAR(test.loss, loss / 20, 1e-6);
+}
+
+TEST(Trainer, SecondMomentsAreThoseOfTheLastStep) {
+  Bench bench(two_epochs());
+  Bench plain(two_epochs());
+  bench.trainer->run();
+  const auto& told = bench.told.epochs.at(0).second_moments;
+  ASSERT_EQ(told.size(), 2U);
+
+  plain.train.start(0);
+  double expected = 0.0;
+  while (const auto batch = plain.train.next()) {
+    expected = batch->images.pow(2).mean().item<double>();
+  }
+  EXPECT_EQ(told[0].first, plain.model->named_parameters().begin()->key());
+  EXPECT_NEAR(told[0].second, expected, 1e-5 * expected);
+}
+
+TEST(Trainer, AccumulatesToTheGradientOfOneLargeBatch) {
+  auto options = two_epochs();
+  options.accumulation = 3;
+  Bench small(options, "adaact", /*batch=*/4);  // 12, 12 and 4 images a step
+  Bench large(two_epochs(), "adaact", /*batch=*/12);
+  small.trainer->run();
+  large.trainer->run();
+  ASSERT_EQ(small.told.steps.size(), large.told.steps.size());
+  for (std::size_t i = 0; i < small.told.steps.size(); ++i) {
+    EXPECT_NEAR(small.told.steps[i].loss, large.told.steps[i].loss, 1e-4);
+    EXPECT_DOUBLE_EQ(small.told.steps[i].top1, large.told.steps[i].top1);
+  }
+  EXPECT_NEAR(small.told.epochs[1].second_moments[1].second,
+              large.told.epochs[1].second_moments[1].second, 1e-3);
+}
+
+TEST(Trainer, ClipsTheGradientOfAllParametersTogether) {
+  auto options = two_epochs();
+  options.clip_norm = 0.01;
+  Bench bench(options);
+  bench.trainer->run();
+  for (const auto& step : bench.told.steps) {
+    EXPECT_GT(step.gradient_norm, 0.01);  // as it was before clipping
+    EXPECT_NEAR(step.update_norm.value(), 0.5 * 0.01, 1e-6);
+  }
+}
+
+TEST(Trainer, SmoothsLabelsInTrainingAlone) {
+  auto options = two_epochs();
+  options.label_smoothing = 0.2;
+  Bench smooth(options);
+  Bench plain(two_epochs());
+  plain.train.start(0);
+  const auto batch = plain.train.next();
+  const auto log_probabilities = torch::log_softmax(plain.model->forward(batch->images), 1);
+  const auto own = -log_probabilities.gather(1, batch->labels.unsqueeze(1)).mean().item<double>();
+  const auto all = -log_probabilities.mean().item<double>();
+  smooth.trainer->run();
+  EXPECT_NEAR(smooth.told.steps[0].loss, 0.8 * own + 0.2 * all, 1e-6);
+  EXPECT_NEAR(smooth.told.epochs[1].test.loss,
+              adaact::evaluate(*smooth.model, smooth.test, torch::kCPU).loss, 1e-9);
+}
+
+TEST(Trainer, FollowsTheSchedule) {
+  auto options = two_epochs();
+  options.schedule = adaact::per_epoch(adaact::cosine_schedule(2), /*steps_per_epoch=*/4);
+  Bench bench(options);
+  bench.trainer->run();
+  EXPECT_DOUBLE_EQ(bench.told.steps[3].learning_rate, 0.5);
+  EXPECT_DOUBLE_EQ(bench.told.steps[4].learning_rate, 0.25);  // ½(1 + cos(π/2))
+}
+
+TEST(Trainer, StopsBetweenAnyTwoStepsAndGoesOn) {
+  Bench whole(two_epochs(), "adaact");
+  whole.trainer->run();
+  std::int64_t asked = 0;
+  auto options = two_epochs();
+  const std::set<std::int64_t> stops{1, 3, 8, 12, 14};  // two of them in evaluations
+  options.should_stop = [&] { return stops.count(++asked) > 0; };
+  Bench parts(options, "adaact");
+  int runs = 1;
+  while (!parts.trainer->run()) ++runs;
+  EXPECT_EQ(runs, 6);
+  EXPECT_EQ(parts.told.steps.size(), whole.told.steps.size());
+  EXPECT_EQ(parts.told.epochs.size(), 2U);
+  EXPECT_EQ(parts.told.epochs[1].second_moments, whole.told.epochs[1].second_moments);
+  EXPECT_EQ(parts.told.epochs[1].train_loss, whole.told.epochs[1].train_loss);
+  const auto expected = whole.parameters();
+  const auto actual = parts.parameters();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(actual[i].equal(expected[i]));
+}
+
+TEST(Trainer, SamReportsTheLossWhereTheStepBegan) {
+  Bench sam(two_epochs(), "sam");
+  Bench plain(two_epochs());
+  plain.train.start(0);
+  const auto batch = plain.train.next();
+  const auto loss = torch::cross_entropy_loss(plain.model->forward(batch->images), batch->labels);
+  sam.trainer->run();
+  EXPECT_NEAR(sam.told.steps[0].loss, loss.item<double>(), 1e-6);
+}
+
+TEST(Trainer, Bf16StaysCloseAndKeepsFloat32Parameters) {
+  auto options = two_epochs();
+  options.bf16 = true;
+  Bench bf16(options);
+  Bench fp32(two_epochs());
+  bf16.trainer->run();
+  fp32.trainer->run();
+  EXPECT_NE(bf16.told.steps[0].loss, fp32.told.steps[0].loss);
+  EXPECT_NEAR(bf16.told.steps[0].loss, fp32.told.steps[0].loss, 0.02 * fp32.told.steps[0].loss);
+  for (const auto& parameter : bf16.model->parameters()) {
+    EXPECT_EQ(parameter.scalar_type(), torch::kFloat32);
+  }
+}
+
+TEST(Trainer, WhatACallbackThrowsEndsTheTraining) {
+  class Thrower : public TrainingCallback {
+    void on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) override {
+      TORCH_CHECK(metrics.step < 3, "enough");
+    }
+  } thrower;
+  Bench bench(two_epochs());
+  bench.trainer->add_callback(thrower);
+  EXPECT_TRUE(contains(error_of([&] { bench.trainer->run(); }), "enough"));
+  EXPECT_EQ(bench.trainer->state().step, 3);
+}
+
+TEST(Trainer, BadOptionsAreErrors) {
+  const auto error = [](auto&& change) {
+    auto options = two_epochs();
+    change(options);
+    return error_of([&] { Bench bench(options); });
+  };
+  EXPECT_TRUE(contains(error([](auto& o) { o.epochs = 0; }), "epochs is 0, expected ≥ 1"));
+  EXPECT_TRUE(contains(error([](auto& o) { o.accumulation = 0; }), "accumulation is 0"));
+  EXPECT_TRUE(contains(error([](auto& o) { o.clip_norm = 0; }), "clip_norm is 0"));
+  EXPECT_TRUE(contains(error([](auto& o) { o.update_norm_every = 0; }), "update_norm_every is 0"));
+}
+
+}  // namespace
