@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 namespace adaact::app {
@@ -7,5 +9,8 @@ namespace adaact::app {
 // One file for each. Each adds its subcommand; what it does when chosen sets the exit code.
 void add_train_command(CLI::App& app, int& exit_code);
 void add_eval_command(CLI::App& app, int& exit_code);
+
+/// A line for the user, on the channel for errors.
+void print_message(const std::string& line);
 
 }  // namespace adaact::app

@@ -1,6 +1,7 @@
 // The `adaact` tool. Exit codes: 0 done, 1 an error, 2 a command line that cannot be followed, 130 and
 // 143 ended by SIGINT and SIGTERM after what was done is saved.
 
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -20,17 +21,17 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-int report(const std::string& error) {
-  const std::string name = "adaact: ";
-  const bool named = error.compare(0, name.size(), name) == 0;
-  std::fprintf(stderr, "%s%s\n", named ? "" : name.c_str(), error.c_str());
-  return 1;
-}
-
 }  // namespace
+
+void adaact::app::print_message(const std::string& line) {
+  const std::string name = "adaact: ";
+  const bool named = line.compare(0, name.size(), name) == 0;
+  std::fprintf(stderr, "%s%s\n", named ? "" : name.c_str(), line.c_str());
+}
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines has gone, the work goes on
   const adaact::app::PlainWarnings warnings;
   CLI::App app("adaact: activation-based optimization");
   app.require_subcommand(1);
@@ -44,9 +45,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const c10::Error& error) {
-    return report(error.what_without_backtrace());
+    adaact::app::print_message(error.what_without_backtrace());
+    return 1;
   } catch (const std::exception& error) {
-    return report(error.what());
+    adaact::app::print_message(error.what());
+    return 1;
   }
   return exit_code;
 }

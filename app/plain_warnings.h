@@ -1,10 +1,11 @@
 #pragma once
 
-#include <cstdio>
 #include <string>
 
 #include <c10/util/Exception.h>
 #include <torch/version.h>
+
+#include "commands.h"
 
 namespace adaact::app {
 
@@ -17,16 +18,13 @@ class PlainWarnings {
   // LibTorch 2 changed both the class and its namespace.
   class Handler : public c10::WarningHandler {
 #if TORCH_VERSION_MAJOR >= 2
-    void process(const c10::Warning& warning) override { print(warning.msg()); }
+    void process(const c10::Warning& warning) override { print_message(warning.msg()); }
 #else
     void process(const c10::SourceLocation& /*place*/, const std::string& message,
                  bool /*verbatim*/) override {
-      print(message);
+      print_message(message);
     }
 #endif
-    static void print(const std::string& message) {
-      std::fprintf(stderr, "adaact: %s\n", message.c_str());
-    }
   };
 #if TORCH_VERSION_MAJOR >= 2
   using Guard = c10::WarningUtils::WarningHandlerGuard;

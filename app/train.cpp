@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "run_options.h"
 
 namespace adaact::app {
 namespace {
@@ -18,10 +20,16 @@ struct TrainArguments {
   std::string out;
   double lr = 0.0;
   double weight_decay = 0.0;
-  bool no_batchnorm = false;
-  bool no_augment = false;
-  bool no_vector_decay = false;
 };
+
+void set_optimizer_option(RunConfig& config, const char* name, double value) {
+  TORCH_CHECK(std::isfinite(value), name, " is ", value, ", expected a finite number");
+  auto options = json::parse(config.optimizer_options, nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK(options.is_object(), "--optimizer-options is '", config.optimizer_options,
+              "', expected a JSON object");
+  options[name] = value;
+  config.optimizer_options = options.dump();
+}
 
 /// One line an epoch.
 class EpochLines : public TrainingCallback {
@@ -67,69 +75,49 @@ void add_train_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
   auto& config = arguments->config;
   auto& settings = arguments->settings;
-  settings.on_message = [](const std::string& line) {
-    std::fprintf(stderr, "adaact: %s\n", line.c_str());
-  };
+  settings.on_message = print_message;
   auto* command = app.add_subcommand("train", "Train a model in a folder of its own");
-  const auto option = [&](const std::string& name, auto& value, const std::string& text) {
-    return command->add_option(name, value, text)->capture_default_str();
-  };
 
   command->add_option("--out", arguments->out, "Folder of the run")->required();
   command->add_flag("--resume", settings.resume,
                     "Go on with the run in the folder, if there is one");
-  option("--checkpoint-every", settings.checkpoint_every, "Steps; 0: after each epoch");
+  add_option(*command, "--checkpoint-every", settings.checkpoint_every,
+             "Steps; 0: after each epoch");
 
-  option("--model", config.model, "What to train");
-  command->add_flag("--no-batchnorm", arguments->no_batchnorm, "Without batch normalisation");
-  option("--drop-path", config.drop_path, "Rate of dropped branches");
+  add_model_and_data_options(*command, config);
   command->add_option("--weights", config.weights, "safetensors to begin with");
+  add_option(*command, "--drop-path", config.drop_path, "Rate of dropped branches");
+  add_option(*command, "--limit-train", config.limit_train, "Train on so many images; 0: all");
+  command->add_flag("!--no-augment", config.augment, "Neither crop nor flip");
+  add_option(*command, "--workers", settings.workers, "Threads that prepare data");
 
-  option("--dataset", config.dataset, "What to train on");
-  command->add_option("--data-dir", config.data_dir, "Where the data are");
-  option("--image-size", config.image_size, "Side of the images; 0: the data set's own");
-  option("--resize-size", config.resize_size, "Of an image folder, before the centre crop");
-  option("--limit-train", config.limit_train, "Train on so many images; 0: all");
-  option("--limit-test", config.limit_test, "Test on so many images; 0: all");
-  command->add_flag("--no-augment", arguments->no_augment, "Neither crop nor flip");
-  command->add_flag("--skip-bad-images", config.skip_bad_images, "Leave out what is not decodable");
-
-  option("--optimizer", config.optimizer, "How to train");
+  add_option(*command, "--optimizer", config.optimizer, "How to train");
   auto* lr = command->add_option("--lr", arguments->lr, "Learning rate");
   auto* decay = command->add_option("--weight-decay", arguments->weight_decay, "Weight decay");
-  option("--optimizer-options", config.optimizer_options, "Further options, as JSON");
-  command->add_flag("--no-vector-decay", arguments->no_vector_decay,
+  add_option(*command, "--optimizer-options", config.optimizer_options, "Further ones, as JSON");
+  command->add_flag("!--no-vector-decay", config.decay_vectors,
                     "No weight decay for biases, normalisation and tokens");
-  option("--schedule", config.schedule, "constant, step, multistep, cosine, cosine-per-step");
+  add_option(*command, "--schedule", config.schedule,
+             "constant, step, multistep, cosine, cosine-per-step");
   command->add_option("--milestones", config.milestones, "Epochs, for step and multistep")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  option("--final-lr-factor", config.final_lr_factor, "What cosine leaves of the learning rate");
-  option("--warmup-epochs", config.warmup_epochs, "Epochs of linear warm-up");
+  add_option(*command, "--final-lr-factor", config.final_lr_factor,
+             "What cosine leaves of the learning rate");
+  add_option(*command, "--warmup-epochs", config.warmup_epochs,
+             "Epochs of linear warm-up from a tenth");
 
-  option("--epochs", config.epochs, "Passes over the data");
-  option("--batch-size", config.batch_size, "Images a batch");
-  option("--accumulation", config.accumulation, "Batches a step");
+  add_option(*command, "--epochs", config.epochs, "Passes over the data");
+  add_option(*command, "--accumulation", config.accumulation, "Batches a step");
   command->add_option("--clip-norm", config.clip_norm, "Largest norm of the gradient");
-  option("--label-smoothing", config.label_smoothing, "Share of the label spread over all classes");
-  option("--seed", config.seed, "Of everything random");
-
-  option("--device", config.device, "cpu, cuda or cuda:N");
-  option("--precision", config.precision, "fp32 or bf16");
-  option("--threads", config.threads, "Threads that compute; 0: one for each core");
-  option("--workers", settings.workers, "Threads that prepare data");
+  add_option(*command, "--label-smoothing", config.label_smoothing,
+             "Share of a label that is spread over all classes");
 
   command->callback([arguments, lr, decay, &exit_code] {
-    auto& chosen = arguments->config;
-    auto options = json::parse(chosen.optimizer_options, nullptr, /*allow_exceptions=*/false);
-    TORCH_CHECK(options.is_object(), "--optimizer-options is '", chosen.optimizer_options,
-                "', expected a JSON object");
-    if (lr->count() > 0) options["lr"] = arguments->lr;
-    if (decay->count() > 0) options["weight_decay"] = arguments->weight_decay;
-    chosen.optimizer_options = options.dump();
-    chosen.batchnorm = !arguments->no_batchnorm;
-    chosen.augment = !arguments->no_augment;
-    chosen.decay_vectors = !arguments->no_vector_decay;
+    if (lr->count() > 0) set_optimizer_option(arguments->config, "lr", arguments->lr);
+    if (decay->count() > 0) {
+      set_optimizer_option(arguments->config, "weight_decay", arguments->weight_decay);
+    }
     exit_code = run_training(*arguments);
   });
 }

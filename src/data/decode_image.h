@@ -19,7 +19,7 @@ struct EncodedImage {
 };
 
 /// A JPEG or PNG file as RGB. Grey, palettes and CMYK become RGB, 16 bits become 8, transparency is
-/// dropped: what Python's Pillow does on convert("RGB"). Errors name the file and the byte.
+/// dropped. Errors name the file and the byte.
 RgbImage decode_image(const std::filesystem::path& path);
 
 RgbImage decode_jpeg(const EncodedImage& file);

@@ -92,7 +92,8 @@ class JpegDecoder {
   static void on_warning(j_common_ptr info, int level) {
     if (level >= 0) return;
     const auto code = info->err->msg_code;
-    if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE) {
+    if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
+        code == JWRN_MUST_RESYNC) {
       on_error(info);
     }
   }

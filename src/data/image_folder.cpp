@@ -11,6 +11,7 @@
 
 #include "data/decode_image.h"
 #include "data/resample.h"
+#include "io/utf8.h"
 
 namespace adaact {
 namespace {
@@ -58,6 +59,10 @@ DatasetInfo describe(const ImageFolderOptions& options) {
                    {{.485F, .456F, .406F}, {.229F, .224F, .225F}}};  // of ImageNet
   TORCH_CHECK(!info.class_names.empty(), "adaact: ", of_classes.string(),
               " has no class: expected a folder of images for each");
+  for (const auto& name : info.class_names) {
+    TORCH_CHECK(is_utf8(name), "adaact: the name of ", (of_classes / name).string(),
+                " is not UTF-8, as the name of a class must be");
+  }
   return info;
 }
 

@@ -33,8 +33,8 @@ class Loader::Impl {
       : dataset_(std::move(dataset)),
         options_(options),
         augmenter_(dataset_->shape(), dataset_->normalization(), options.augment, options.layout),
-        buffers_(dataset_->shape(), options.batch_size, options.layout, options.pin_memory,
-                 options.prefetch + 2) {}
+        buffers_(dataset_->shape(), std::min(options.batch_size, dataset_->size()), options.layout,
+                 options.pin_memory, options.prefetch + 2) {}
 
   std::int64_t batches_per_epoch() const {
     const auto whole = dataset_->size() / options_.batch_size;
@@ -72,7 +72,10 @@ class Loader::Impl {
     TORCH_CHECK(started_, "Loader: next() was called before start()");
     if (next_batch_ == batches_per_epoch()) return std::nullopt;
     auto filled = wait_for_next();
-    const auto first = [&](const torch::Tensor& all) { return all.narrow(0, 0, filled.size); };
+    // Detached: in-place operations on a plain view would make the buffer part of somebody's graph.
+    const auto first = [&](const torch::Tensor& all) {
+      return all.narrow(0, 0, filled.size).detach();
+    };
     Batch batch{first(filled.buffer.images), first(filled.buffer.labels),
                 first(filled.buffer.samples), epoch_, next_batch_++};
     buffers_.lend(filled.buffer);

@@ -80,6 +80,12 @@ std::vector<float> scale_rows(const RgbImage& image, std::int64_t first, std::in
   return scaled;
 }
 
+/// Halves to the even side, as Python rounds: weights are evaluated on the same pixels there and here.
+std::int64_t centre_offset(std::int64_t size, std::int64_t crop) {
+  const auto doubled = size - crop;
+  return doubled / 2 + (doubled % 4 == 3 ? 1 : 0);
+}
+
 }  // namespace
 
 void resize_and_crop(const RgbImage& image, std::int64_t resize, std::int64_t crop,
@@ -89,8 +95,8 @@ void resize_and_crop(const RgbImage& image, std::int64_t resize, std::int64_t cr
   const auto shorter = std::min(image.height, image.width);
   const auto height = resize * image.height / shorter;
   const auto width = resize * image.width / shorter;
-  const TriangleFilter lines(image.height, height, (height - crop) / 2, crop);
-  const TriangleFilter columns(image.width, width, (width - crop) / 2, crop);
+  const TriangleFilter lines(image.height, height, centre_offset(height, crop), crop);
+  const TriangleFilter columns(image.width, width, centre_offset(width, crop), crop);
 
   const auto first = lines.first_input(0);
   const auto scaled = scale_rows(image, first, lines.end_input(crop - 1), columns);

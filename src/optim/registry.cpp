@@ -108,6 +108,13 @@ json sam_defaults(const std::string& base) {
   return all;
 }
 
+json parse_object(const std::string& name, const std::string& options) {
+  auto given = parse_options(options);
+  TORCH_CHECK(given.is_object(), "adaact: the options of '", name, "' are ", options,
+              ", expected a JSON object");
+  return given;
+}
+
 OptimizerPointer make_sam(torch::nn::Module& module, const json& given, DecayRule decay) {
   const auto base = base_of(given);
   const auto known = sam_defaults(base);
@@ -137,9 +144,7 @@ std::vector<std::string> optimizer_names() {
 
 OptimizerPointer make_optimizer(const std::string& name, torch::nn::Module& module,
                                 const std::string& options, DecayRule decay) {
-  const auto given = parse_options(options);
-  TORCH_CHECK(given.is_object(), "adaact: the options of '", name, "' are ", options,
-              ", expected a JSON object");
+  const auto given = parse_object(name, options);
   return name == kSam ? make_sam(module, given, decay)
                       : find_entry(name).make(module, given, decay);
 }
@@ -150,6 +155,13 @@ OptimizerPointer make_optimizer(const OptimizerConfig& config, torch::nn::Module
 
 std::string default_options(const std::string& name, const std::string& sam_base) {
   return (name == kSam ? sam_defaults(sam_base) : find_entry(name).defaults()).dump();
+}
+
+std::string complete_options(const std::string& name, const std::string& options) {
+  const auto given = parse_object(name, options);
+  auto all = name == kSam ? sam_defaults(base_of(given)) : find_entry(name).defaults();
+  all.update(given);
+  return all.dump();
 }
 
 NamedState named_state(torch::optim::Optimizer& optimizer) {

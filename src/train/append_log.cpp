@@ -13,35 +13,24 @@ namespace adaact {
 
 AppendLog::AppendLog(const std::filesystem::path& path, std::int64_t size)
     : path_(path),
-      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)),
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)),
       size_(size) {
-  TORCH_CHECK(descriptor_ >= 0, "adaact: cannot write ", path_, ": ", std::strerror(errno));
+  TORCH_CHECK(file_.is_open(), "adaact: cannot write ", path_.string(), ": ", std::strerror(errno));
   struct stat status {};
-  TORCH_CHECK(::fstat(descriptor_, &status) == 0, "adaact: cannot read ", path_, ": ",
+  TORCH_CHECK(::fstat(file_.number(), &status) == 0, "adaact: cannot read ", path_.string(), ": ",
               std::strerror(errno));
-  TORCH_CHECK(status.st_size >= size, "adaact: ", path_, " has ", status.st_size,
-              " bytes, but the checkpoint was taken when it had ", size);
-  TORCH_CHECK(::ftruncate(descriptor_, size) == 0, "adaact: cannot shorten ", path_, ": ",
-              std::strerror(errno));
-}
-
-AppendLog::~AppendLog() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  TORCH_CHECK(status.st_size >= size, "adaact: ", path_.string(), " has ", status.st_size,
+              " bytes, expected at least ", size,
+              ", as many as when the checkpoint was taken; put the whole file back");
+  TORCH_CHECK(::ftruncate(file_.number(), size) == 0, "adaact: cannot shorten ", path_.string(),
+              ": ", std::strerror(errno));
 }
 
 void AppendLog::append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    TORCH_CHECK(written > 0, "adaact: cannot write ", path_, ": ", std::strerror(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-    size_ += written;
-  }
+  file_.write(bytes, path_);
+  size_ += static_cast<std::int64_t>(bytes.size());
 }
 
-void AppendLog::flush() {
-  TORCH_CHECK(::fsync(descriptor_) == 0, "adaact: cannot flush ", path_, ": ",
-              std::strerror(errno));
-}
+void AppendLog::flush() { file_.flush(path_); }
 
 }  // namespace adaact

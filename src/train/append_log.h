@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "io/file_descriptor.h"
+
 namespace adaact {
 
 /// A file that only grows, and that a resumed run cuts back to where its checkpoint was taken: then
@@ -13,9 +15,6 @@ class AppendLog {
   /// Opens the file, made if absent, and cuts it to `size` bytes. A shorter file is an error: what
   /// the checkpoint counts on is gone.
   AppendLog(const std::filesystem::path& path, std::int64_t size);
-  ~AppendLog();
-  AppendLog(const AppendLog&) = delete;
-  AppendLog& operator=(const AppendLog&) = delete;
 
   void append(std::string_view bytes);
   /// To the disk: before a checkpoint says that they are there.
@@ -24,7 +23,7 @@ class AppendLog {
 
  private:
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::int64_t size_ = 0;
 };
 

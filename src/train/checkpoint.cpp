@@ -1,5 +1,7 @@
 #include "train/checkpoint.h"
 
+#include <limits>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <adaact/models/weights.h>
 #include <adaact/optim/named_state.h>
@@ -29,6 +31,24 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("second_moments", state.trainer.second_moments);
   visit("metrics_bytes", state.journal.metrics_bytes);
   visit("event_bytes", state.journal.event_bytes);
+  visit("data", state.data);
+}
+
+template <typename Value>
+void read_value(const json& saved, Value& value) {
+  saved.get_to(value);
+}
+/// JSON has neither NaN nor infinity, which a skipped step may have left: null stands for them.
+void read_value(const json& saved, double& value) {
+  value = saved.is_null() ? std::numeric_limits<double>::quiet_NaN() : saved.get<double>();
+}
+void read_value(const json& saved, SecondMoments& moments) {
+  moments.clear();
+  for (const auto& entry : saved) {
+    double value = 0.0;
+    read_value(entry.at(1), value);
+    moments.emplace_back(entry.at(0).get<std::string>(), value);
+  }
 }
 
 std::string without_prefix(const std::string& name, const std::string& prefix) {
@@ -61,7 +81,7 @@ RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
   RunState state;
   try {
     const auto fields = json::parse(checkpoint.metadata.at("run"));
-    visit_fields(state, [&](const char* name, auto& value) { fields.at(name).get_to(value); });
+    visit_fields(state, [&](const char* name, auto& value) { read_value(fields.at(name), value); });
   } catch (const std::exception& error) {
     TORCH_CHECK(false, "adaact: ", source, ": where the run stood cannot be read: ", error.what());
   }

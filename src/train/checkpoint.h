@@ -11,10 +11,11 @@
 
 namespace adaact {
 
-/// Where a run stands: its training and how long its journal was.
+/// Where a run stands: its training, how long its journal was, what its data were.
 struct RunState {
   TrainerState trainer;
   JournalSize journal;
+  std::string data;  // describe_data()
 };
 
 /// All that a run needs to go on: where it stands, the model, the optimizer and LibTorch's generator,

@@ -1,7 +1,10 @@
 #include "train/checkpoint_store.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <fstream>
 
 #include <c10/util/Exception.h>
 
@@ -27,7 +30,29 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
+struct Damage {
+  fs::path path;
+  std::string problem;
+};
+
+/// A damaged file under its own name would count as one of the last two, and a file that could not be
+/// read once but can be later would not fit what the run has done since.
+void put_aside(const std::vector<Damage>& damaged,
+               const std::function<void(const std::string&)>& warn) {
+  for (const auto& each : damaged) {
+    auto aside = each.path;
+    aside += ".damaged";
+    fs::rename(each.path, aside);
+    warn("a checkpoint is damaged and put aside as " + aside.filename().string() + ": " +
+         each.problem);
+  }
+}
+
 }  // namespace
+
+bool CheckpointStore::is_checkpoint(const std::string& file_name) {
+  return step_of(file_name).has_value();
+}
 
 fs::path CheckpointStore::path_of(std::int64_t step) const {
   return folder_ / (kPrefix + std::to_string(step) + kSuffix);
@@ -51,18 +76,23 @@ void CheckpointStore::save(std::int64_t step, const TensorFile& checkpoint) cons
 std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     const std::function<void(const std::string&)>& warn) const {
   const auto known = steps();
-  std::string problems;
+  std::vector<Damage> damaged;
   for (const auto step : known) {
+    const auto path = path_of(step);
+    // One that cannot be opened may be whole.
+    TORCH_CHECK(std::ifstream(path), "adaact: cannot open ", path.string(), ": ",
+                std::strerror(errno));
     try {
-      return Loaded{step, path_of(step).string(),
-                    TensorFile::read(path_of(step), TensorFile::Checksum::Required)};
+      Loaded loaded{step, path.string(), TensorFile::read(path, TensorFile::Checksum::Required)};
+      put_aside(damaged, warn);
+      return loaded;
     } catch (const c10::Error& error) {
-      const std::string problem = error.what_without_backtrace();
-      warn("a checkpoint is damaged: " + problem);
-      problems += "\n  " + problem;
+      damaged.push_back({path, error.what_without_backtrace()});
     }
   }
-  TORCH_CHECK(known.empty(), "adaact: no checkpoint in ", folder_, " is whole:", problems);
+  std::string problems;
+  for (const auto& each : damaged) problems += "\n  " + each.problem;
+  TORCH_CHECK(known.empty(), "adaact: no checkpoint in ", folder_.string(), " is whole:", problems);
   return std::nullopt;
 }
 

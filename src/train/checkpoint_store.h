@@ -19,6 +19,7 @@ class CheckpointStore {
 
   void save(std::int64_t step, const TensorFile& checkpoint) const;
 
+  static bool is_checkpoint(const std::string& file_name);
   bool has_any() const { return !steps().empty(); }
 
   struct Loaded {
@@ -26,8 +27,8 @@ class CheckpointStore {
     std::string source;  // for error messages
     TensorFile checkpoint;
   };
-  /// The newest that is whole; `warn` is told of those that are not. Nothing where there is none at
-  /// all; an error where there are some and none is whole.
+  /// The newest that is whole. Newer ones that are damaged are put aside under another name, and `warn`
+  /// is told. Nothing where there is none at all; an error where there are some and none is whole.
   std::optional<Loaded> load_newest(const std::function<void(const std::string&)>& warn) const;
 
  private:

@@ -1,6 +1,9 @@
 #include <adaact/train/evaluate.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -13,15 +16,22 @@ namespace {
 class EvaluationMode {
  public:
   explicit EvaluationMode(Model& model) : model_(model), was_training_(model.is_training()) {
+    for (const auto& part : model.modules(/*include_self=*/false)) {
+      parts_.emplace_back(part, part->is_training());
+    }
     model_.eval();
   }
-  ~EvaluationMode() { model_.train(was_training_); }
+  ~EvaluationMode() {
+    model_.train(was_training_);  // and all of its parts, of which some may be frozen
+    for (const auto& [part, was_training] : parts_) part->train(was_training);
+  }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
   Model& model_;
   bool was_training_;
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> parts_;  // parents first
 };
 
 }  // namespace

@@ -1,39 +1,43 @@
 #include "train/interrupt.h"
 
-#include <csignal>
+#include <atomic>
 
 namespace adaact {
 namespace {
 
-volatile std::sig_atomic_t received_signal = 0;
-struct sigaction previous_interrupt {};
-struct sigaction previous_terminate {};
+std::atomic<int> received_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait for a lock");
 
 void note_signal(int signal) {
-  if (received_signal != 0 && signal == SIGINT) {
+  const bool second = received_signal.exchange(signal) != 0;
+  if (second && signal == SIGINT) {
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
-  received_signal = signal;
+}
+
+void install(int signal, struct sigaction& previous) {
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, &previous);
+  if (previous.sa_handler == SIG_IGN) sigaction(signal, &previous, nullptr);
 }
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
   received_signal = 0;
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &previous_interrupt);
-  sigaction(SIGTERM, &action, &previous_terminate);
+  install(SIGINT, previous_interrupt_);
+  install(SIGTERM, previous_terminate_);
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &previous_interrupt, nullptr);
-  sigaction(SIGTERM, &previous_terminate, nullptr);
+  sigaction(SIGINT, &previous_interrupt_, nullptr);
+  sigaction(SIGTERM, &previous_terminate_, nullptr);
 }
 
-int InterruptGuard::received() { return received_signal; }
+int InterruptGuard::received() noexcept { return received_signal; }
 
 }  // namespace adaact

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <csignal>
+
 namespace adaact {
 
-/// While one of these lives, SIGINT and SIGTERM are noted instead of ending the process. A second
-/// SIGINT ends it at once, for the user who has lost patience.
+/// While one of these lives, SIGINT and SIGTERM are noted instead of ending the process, unless it was
+/// told to ignore them, as a background job is. A second SIGINT ends it at once, for the user who has
+/// lost patience. One at a time.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -12,7 +15,11 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   /// The signal that arrived, or 0.
-  static int received();
+  static int received() noexcept;
+
+ private:
+  struct sigaction previous_interrupt_ {};
+  struct sigaction previous_terminate_ {};
 };
 
 }  // namespace adaact

@@ -2,13 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <limits>
+#include <regex>
 #include <thread>
 
 #include <adaact/data/datasets.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
 #include <c10/util/Exception.h>
+#include <torch/cuda.h>
 #include <nlohmann/json.hpp>
+
+#include "io/utf8.h"
 
 namespace adaact {
 namespace {
@@ -69,8 +75,14 @@ json to_object(const RunConfig& config) {
   return object;
 }
 
-void at_least(const char* name, std::int64_t value, std::int64_t low) {
-  TORCH_CHECK(value >= low, name, " is ", value, ", expected ≥ ", low);
+constexpr std::int64_t kMany = std::numeric_limits<std::uint32_t>::max();
+
+void between(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+  TORCH_CHECK(value >= low && value <= high, name, " is ", value, ", expected ", low, " to ", high);
+}
+
+void in_unit_interval(const char* name, double value) {
+  TORCH_CHECK(value >= 0.0 && value < 1.0, name, " is ", value, ", expected [0, 1)");
 }
 
 void one_of(const char* name, const std::string& value, const std::vector<std::string>& known) {
@@ -82,49 +94,83 @@ void one_of(const char* name, const std::string& value, const std::vector<std::s
   TORCH_CHECK(false, name, " is '", value, "', expected one of: ", list);
 }
 
-void validate(const RunConfig& config) {
+/// An option that changes nothing is a mistake of whoever gave it.
+void only_with(bool given, const char* name, bool useful, const std::string& what) {
+  TORCH_CHECK(!given || useful, name, " is of use only with ", what);
+}
+
+void check_device(const std::string& device) {
+  static const std::regex known("cpu|cuda(:[0-9]{1,3})?");
+  TORCH_CHECK(std::regex_match(device, known), "device is '", device,
+              "', expected cpu, cuda or cuda:N");
+  if (device == "cpu") return;
+  const auto there = static_cast<std::int64_t>(torch::cuda::device_count());
+  TORCH_CHECK(there > 0, "device is '", device, "', but LibTorch finds no GPU here; use cpu");
+  const auto index = torch::Device(device).index();
+  TORCH_CHECK(index < there, "device is '", device, "', expected at most cuda:", there - 1);
+}
+
+void check_path(const char* name, const std::string& path) {
+  TORCH_CHECK(is_utf8(path), name, " is '", path, "', expected UTF-8");
+}
+
+void check_model_and_data(const RunConfig& config) {
   one_of("model", config.model, model_names());
+  in_unit_interval("drop_path", config.drop_path);
+  check_path("weights", config.weights);
   one_of("dataset", config.dataset, dataset_names());
-  one_of("optimizer", config.optimizer, optimizer_names());
-  at_least("epochs", config.epochs, 1);
-  at_least("batch_size", config.batch_size, 1);
-  at_least("accumulation", config.accumulation, 1);
-  at_least("limit_train", config.limit_train, 0);
-  at_least("limit_test", config.limit_test, 0);
-  at_least("image_size", config.image_size, 0);
-  at_least("resize_size", config.resize_size, 0);
-  at_least("threads", config.threads, 0);
-  at_least("warmup_epochs", config.warmup_epochs, 0);
-  TORCH_CHECK(config.warmup_epochs < config.epochs, "warmup_epochs is ", config.warmup_epochs,
-              ", expected fewer than epochs, ", config.epochs);
-  for (const auto milestone : config.milestones) at_least("milestones", milestone, 1);
-  TORCH_CHECK(config.final_lr_factor >= 0.0 && config.final_lr_factor <= 1.0, "final_lr_factor is ",
-              config.final_lr_factor, ", expected [0, 1]");
-  TORCH_CHECK(config.clip_norm > 0.0, "clip_norm is ", config.clip_norm, ", expected a number > 0");
-  TORCH_CHECK(config.label_smoothing >= 0.0 && config.label_smoothing < 1.0, "label_smoothing is ",
-              config.label_smoothing, ", expected [0, 1)");
-  TORCH_CHECK(config.drop_path >= 0.0 && config.drop_path < 1.0, "drop_path is ", config.drop_path,
-              ", expected [0, 1)");
+  check_path("data_dir", config.data_dir);
+  between("image_size", config.image_size, 0, 16384);
+  between("resize_size", config.resize_size, 0, 16384);
+  between("limit_train", config.limit_train, 0, kMany);
+  between("limit_test", config.limit_test, 0, kMany);
+  const bool folder = config.dataset == "image-folder";
+  only_with(config.resize_size != 0, "resize_size", folder, "the data set image-folder");
+  only_with(config.skip_bad_images, "skip_bad_images", folder, "the data set image-folder");
+  between("batch_size", config.batch_size, 1, kMany);
   one_of("precision", config.precision, {"fp32", "bf16"});
+  check_device(config.device);
+  between("threads", config.threads, 0, 1024);
+}
+
+void check_training(const RunConfig& config) {
+  one_of("optimizer", config.optimizer, optimizer_names());
+  between("epochs", config.epochs, 1, 1'000'000);
+  between("accumulation", config.accumulation, 1, 1'000'000);
+  TORCH_CHECK(config.clip_norm > 0.0, "clip_norm is ", config.clip_norm, ", expected a number > 0");
+  in_unit_interval("label_smoothing", config.label_smoothing);
+
   one_of("schedule", config.schedule,
          {"constant", "step", "multistep", "cosine", "cosine-per-step"});
+  const bool cosine = config.schedule.rfind("cosine", 0) == 0;
   TORCH_CHECK(config.schedule != "step" || config.milestones.size() == 1, "milestones are ",
               c10::IntArrayRef(config.milestones),
               ", expected the one period that schedule 'step' needs");
   TORCH_CHECK(config.schedule != "multistep" || !config.milestones.empty(),
               "milestones are empty, expected those that schedule 'multistep' needs");
+  only_with(!config.milestones.empty(), "milestones",
+            config.schedule == "step" || config.schedule == "multistep",
+            "the schedules step and multistep");
+  for (const auto milestone : config.milestones) between("milestones", milestone, 1, config.epochs);
+  TORCH_CHECK(config.final_lr_factor >= 0.0 && config.final_lr_factor <= 1.0, "final_lr_factor is ",
+              config.final_lr_factor, ", expected [0, 1]");
+  only_with(config.final_lr_factor != 0.0, "final_lr_factor", cosine, "the cosine schedules");
+  between("warmup_epochs", config.warmup_epochs, 0, config.epochs - 1);
+}
+
+std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
 }  // namespace
 
 void RunConfig::resolve() {
-  validate(*this);
+  check_model_and_data(*this);
+  check_training(*this);
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
-  const auto given = parse_options(optimizer_options);
-  const auto base = given.value("base", "sgd");
-  auto options = json::parse(default_options(optimizer, base));
-  options.update(given);
-  optimizer_options = options.dump();
+  weights = absolute_path(weights);
+  data_dir = absolute_path(data_dir);
+  optimizer_options = complete_options(optimizer, optimizer_options);
 }
 
 std::string RunConfig::to_json() const { return to_object(*this).dump(2) + "\n"; }
@@ -139,7 +185,8 @@ RunConfig RunConfig::from_json(const std::string& text, const std::string& sourc
       if (!object.contains(name)) return;  // from before there was such a field
       const auto& entry = object.at(name);
       if constexpr (std::is_same_v<Value, double>) {
-        value = entry.is_null() ? std::numeric_limits<double>::infinity() : entry.get<double>();
+        const bool unlimited = entry.is_null() && std::isinf(value);
+        if (!unlimited) value = entry.get<double>();
       } else {
         value = entry.template get<Value>();
       }
@@ -172,8 +219,10 @@ std::vector<std::string> differences(const RunConfig& config, const RunConfig& t
   auto ours = to_object(config);
   auto theirs = to_object(there);
   compare(ours[kOptimizerOptions], theirs[kOptimizerOptions], "optimizer option ");
-  ours.erase(kOptimizerOptions);
-  theirs.erase(kOptimizerOptions);
+  for (auto* object : {&ours, &theirs}) {
+    object->erase(kOptimizerOptions);
+    object->erase("data_dir");  // what matters is what is there
+  }
   compare(ours, theirs, "");
   return lines;
 }

@@ -9,16 +9,19 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <c10/util/Exception.h>
 
 #include "io/atomic_file.h"
+#include "train/checkpoint_store.h"
 
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kConfig[] = "config.json";
+constexpr char kModel[] = "model.safetensors";
 
 std::string read_text(const fs::path& path) {
   std::ifstream file(path);
@@ -43,34 +46,39 @@ RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path
   fs::create_directories(path_, error);
   TORCH_CHECK(!error, "adaact: cannot make the folder ", path_.string(), ": ", error.message());
   lock();
-  const auto config_file = path_ / "config.json";
+  const auto config_file = path_ / kConfig;
   if (fs::exists(config_file)) {
     check_same(config, config_file);
     remove_leftovers();
     return;
   }
-  remove_leftovers();  // the process may have been killed while it wrote the first file
-  TORCH_CHECK(fs::is_empty(path_), "adaact: ", path_.string(),
-              " holds something else than a run: there is no config.json in it");
+  // Empty, but for what a process left that was killed while it wrote the first file.
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    TORCH_CHECK(unfinished_file(entry.path()) == kConfig, "adaact: ", path_.string(),
+                " holds something else than a run: there is no config.json in it");
+  }
+  remove_leftovers();
   write_file_atomically(config_file, config.to_json());
 }
 
-RunFolder::~RunFolder() {
-  if (descriptor_ >= 0) ::close(descriptor_);  // which also gives up the lock
-}
+fs::path RunFolder::model_file() const { return path_ / kModel; }
 
 void RunFolder::lock() {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  TORCH_CHECK(descriptor_ >= 0, "adaact: cannot open the folder ", path_.string(), ": ",
+  folder_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  TORCH_CHECK(folder_.is_open(), "adaact: cannot open the folder ", path_.string(), ": ",
               std::strerror(errno));
   // Some network file systems know no locks: there, two processes at once are the user's care.
-  const bool held = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool held = ::flock(folder_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   TORCH_CHECK(!held, "adaact: another process is training in ", path_.string());
 }
 
 void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_)) {
-    if (is_unfinished_file(entry.path())) fs::remove(entry.path());
+    const auto target = unfinished_file(entry.path());
+    if (target &&
+        (target == kConfig || target == kModel || CheckpointStore::is_checkpoint(*target))) {
+      fs::remove(entry.path());
+    }
   }
 }
 

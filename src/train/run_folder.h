@@ -4,22 +4,22 @@
 
 #include <adaact/train/run_config.h>
 
+#include "io/file_descriptor.h"
+
 namespace adaact {
 
 /// The folder of one run, held against other processes while this lives.
 class RunFolder {
  public:
   /// Makes the folder with its config.json. One that exists already is an error unless `resume`; then
-  /// it must hold a run of the same configuration, or nothing yet.
+  /// it must hold a run of the same configuration, or nothing yet. What a killed process left half
+  /// written is removed.
   RunFolder(std::filesystem::path path, const RunConfig& config, bool resume);
-  ~RunFolder();
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
   /// The result, which is written last.
-  std::filesystem::path model_file() const { return path_ / "model.safetensors"; }
+  std::filesystem::path model_file() const;
   bool finished() const { return std::filesystem::exists(model_file()); }
 
  private:
@@ -27,7 +27,7 @@ class RunFolder {
   void remove_leftovers() const;
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  FileDescriptor folder_;  // locked
 };
 
 }  // namespace adaact

@@ -16,13 +16,26 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// TensorBoard knows event files by their name; one without a time can be found again.
+constexpr char kEvents[] = "events.out.tfevents.0.adaact";
+
+/// `size`, or 0 where the file does not have so much any more.
+std::int64_t usable_size(const std::filesystem::path& path, std::int64_t size,
+                         const std::function<void(const std::string&)>& warn) {
+  std::error_code none;
+  const auto there = std::filesystem::file_size(path, none);
+  if (size == 0 || (!none && static_cast<std::int64_t>(there) >= size)) return size;
+  warn(path.string() + " is gone or has become shorter; it begins anew");
+  return 0;
+}
+
 }  // namespace
 
-RunJournal::RunJournal(const std::filesystem::path& folder, const JournalSize& size)
+RunJournal::RunJournal(const std::filesystem::path& folder, const JournalSize& size,
+                       const std::function<void(const std::string&)>& warn)
     : metrics_(folder / "metrics.jsonl", size.metrics_bytes),
-      // TensorBoard knows event files by their name; one without a time can be found again.
-      events_(folder / "events.out.tfevents.0.adaact", size.event_bytes) {
-  if (size.event_bytes == 0) events_.append(event_file_header(wall_time()));
+      events_(folder / kEvents, usable_size(folder / kEvents, size.event_bytes, warn)) {
+  if (events_.size() == 0) events_.append(event_file_header(wall_time()));
 }
 
 void RunJournal::on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) {
@@ -38,6 +51,8 @@ void RunJournal::on_step(const Trainer& /*trainer*/, const StepMetrics& metrics)
                     {"images_per_second", metrics.images_per_second}};
   std::vector<Scalar> scalars{{"train/loss", metrics.loss},
                               {"train/top1", metrics.top1},
+                              {"train/seconds", metrics.seconds},
+                              {"train/wait_seconds", metrics.wait_seconds},
                               {"train/images_per_second", metrics.images_per_second},
                               {"train/learning_rate", metrics.learning_rate},
                               {"train/gradient_norm", metrics.gradient_norm}};
@@ -55,7 +70,9 @@ void RunJournal::on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metric
                               {"epoch/train_top1", metrics.train_top1},
                               {"epoch/test_loss", metrics.test.loss},
                               {"epoch/test_top1", metrics.test.top1},
-                              {"epoch/test_top5", metrics.test.top5}};
+                              {"epoch/test_top5", metrics.test.top5},
+                              {"epoch/seconds", metrics.seconds},
+                              {"epoch/images_per_second", metrics.images_per_second}};
   for (const auto& [name, value] : metrics.second_moments) {
     moments[name] = value;
     scalars.push_back({"second_moment/" + name, value});

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include <adaact/train/trainer.h>
 
@@ -17,8 +20,10 @@ struct JournalSize {
 /// What a run writes as it goes: metrics.jsonl, and the same numbers for TensorBoard.
 class RunJournal : public TrainingCallback {
  public:
-  /// Cuts the files back to where a checkpoint was taken and goes on from there.
-  RunJournal(const std::filesystem::path& folder, const JournalSize& size);
+  /// Cuts the files back to where a checkpoint was taken and goes on from there. An event file that is
+  /// gone begins anew, and `warn` is told: everything in it is in metrics.jsonl too.
+  RunJournal(const std::filesystem::path& folder, const JournalSize& size,
+             const std::function<void(const std::string&)>& warn);
 
   void on_step(const Trainer& trainer, const StepMetrics& metrics) override;
   void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override;

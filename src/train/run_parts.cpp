@@ -1,17 +1,22 @@
 #include "train/run_parts.h"
 
+#include <algorithm>
+
 #include <ATen/Parallel.h>
 #include <adaact/data/datasets.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
 #include <torch/torch.h>
 
+#include "io/checksum.h"
+
 namespace adaact {
 namespace {
 
 constexpr double kWarmupStart = 0.1;
 
-/// First of all: whatever is made next draws from the generator and may run in parallel.
+}  // namespace
+
 void set_up_libtorch(const RunConfig& config) {
   if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
   torch::manual_seed(config.seed);
@@ -25,11 +30,11 @@ LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Spli
   }
   options.batch_size = config.batch_size;
   options.workers = workers;
+  // Enough for all workers to be busy and for a step's batches to be ready when it begins.
+  options.prefetch = std::max({options.prefetch, 2 * workers, config.accumulation + 2});
   options.seed = config.seed;
   return options;
 }
-
-}  // namespace
 
 std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
   DatasetOptions options;
@@ -41,6 +46,16 @@ std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
   options.skip_bad_images = config.skip_bad_images;
   options.seed = config.seed;
   return open_dataset(config.dataset, options);
+}
+
+std::string describe_data(const Dataset& data) {
+  Crc64 checksum;
+  for (const auto& name : data.class_names()) checksum.update(name + "\n");
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    checksum.update(std::to_string(data.label(i)) + "\n");
+  }
+  return std::to_string(data.size()) + " images of " + std::to_string(data.classes()) +
+         " classes with checksum " + checksum.hex();
 }
 
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data) {
@@ -59,11 +74,13 @@ RunParts::RunParts(const RunConfig& config, std::int64_t workers)
       train_loader(train_data, loader_options(config, workers, Split::Train)),
       test_loader(test_data, loader_options(config, workers, Split::Test)),
       model(build_model(config, *train_data)) {
-  TORCH_CHECK(train_data->class_names() == test_data->class_names(), "adaact: ", config.dataset,
-              ": the two splits differ in their classes");
   model->to(torch::Device(config.device));
   optimizer = make_optimizer(config.optimizer, *model, config.optimizer_options,
                              config.decay_vectors ? DecayRule::Everything : DecayRule::NoVectors);
+}
+
+std::string RunParts::data_description() const {
+  return "train " + describe_data(*train_data) + ", test " + describe_data(*test_data);
 }
 
 Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {
@@ -74,9 +91,12 @@ Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {
   if (config.schedule == "step") schedule = step_schedule(config.milestones.at(0));
   if (config.schedule == "multistep") schedule = multistep_schedule(config.milestones);
   if (config.schedule == "cosine" || per_step) {
-    schedule = cosine_schedule(config.epochs * unit - warmup, config.final_lr_factor);
+    schedule = cosine_schedule(config.epochs * unit, config.final_lr_factor);
   }
-  if (warmup > 0) schedule = with_warmup(warmup, kWarmupStart, schedule);
+  if (warmup > 0) {
+    schedule = with_warmup(warmup, kWarmupStart,
+                           [schedule, warmup](std::int64_t t) { return schedule(warmup + t); });
+  }
   return per_step ? schedule : per_epoch(schedule, steps_per_epoch);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
@@ -11,7 +12,16 @@
 
 namespace adaact {
 
+/// Threads and seed. First of all: whatever is made next may run in parallel and draw random numbers.
+void set_up_libtorch(const RunConfig& config);
+
+LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split);
+
 std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split);
+
+/// Says in one line how many images of which classes there are: two data sets with the same line give
+/// the same order of samples and labels.
+std::string describe_data(const Dataset& data);
 
 /// With the classes and the image size of the data.
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data);
@@ -21,6 +31,8 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data)
 struct RunParts {
   RunParts(const RunConfig& config, std::int64_t workers);
 
+  std::string data_description() const;
+
   std::shared_ptr<Dataset> train_data;
   std::shared_ptr<Dataset> test_data;
   Loader train_loader;
@@ -29,7 +41,7 @@ struct RunParts {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
-/// Of the learning rate, in steps.
+/// Of the learning rate, in steps. The cosine runs over all epochs; warm-up takes the place of its first.
 Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch);
 
 }  // namespace adaact

@@ -86,10 +86,10 @@ class Trainer::Impl {
 
   void add_callback(TrainingCallback& callback) { callbacks_.push_back(&callback); }
 
-  std::int64_t steps_per_epoch() const noexcept {
-    return (train_data_.batches_per_epoch() + options_.accumulation - 1) / options_.accumulation;
+  std::int64_t steps_per_epoch() const {
+    return Trainer::steps_per_epoch(train_data_, options_.accumulation);
   }
-  std::int64_t steps() const noexcept { return options_.epochs * steps_per_epoch(); }
+  std::int64_t steps() const { return options_.epochs * steps_per_epoch(); }
 
   const TrainerState& state() const noexcept { return state_; }
 
@@ -128,7 +128,6 @@ class Trainer::Impl {
   }
 
   void take_step(const Batches& batches, StepMetrics& metrics) {
-    const auto start = now();
     const bool last_of_epoch = (state_.step + 1) % steps_per_epoch() == 0;
     const bool measure_update = (state_.step + 1) % options_.update_norm_every == 0;
     const auto before =
@@ -136,10 +135,12 @@ class Trainer::Impl {
     std::int64_t images = 0;
     for (const auto& batch : batches) images += batch.size();
 
-    std::int64_t correct = 0;
-    bool first_pass = true;  // SAM makes a second one, elsewhere: not what the step was like
     std::optional<ActivationProbe> probe;
     if (last_of_epoch) probe.emplace(model_);
+
+    const auto start = now();
+    std::int64_t correct = 0;
+    bool first_pass = true;  // SAM makes a second one, elsewhere: not what the step was like
     optimizer_.step([&] {
       optimizer_.zero_grad();
       const auto pass = accumulate_gradients(batches, images);
@@ -230,8 +231,11 @@ Trainer::Trainer(Model& model, torch::optim::Optimizer& optimizer, Loader& train
 Trainer::~Trainer() = default;
 void Trainer::add_callback(TrainingCallback& callback) { impl_->add_callback(callback); }
 bool Trainer::run() { return impl_->run(); }
-std::int64_t Trainer::steps_per_epoch() const noexcept { return impl_->steps_per_epoch(); }
-std::int64_t Trainer::steps() const noexcept { return impl_->steps(); }
+std::int64_t Trainer::steps_per_epoch() const { return impl_->steps_per_epoch(); }
+std::int64_t Trainer::steps() const { return impl_->steps(); }
+std::int64_t Trainer::steps_per_epoch(const Loader& train_data, std::int64_t accumulation) {
+  return (train_data.batches_per_epoch() + accumulation - 1) / accumulation;
+}
 const TrainerState& Trainer::state() const noexcept { return impl_->state(); }
 void Trainer::set_state(const TrainerState& state) { impl_->set_state(state); }
 

@@ -19,19 +19,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kMostWorkers = 256;
+
+TrainerOptions trainer_options(const RunConfig& config, const RunSettings& settings,
+                               const RunParts& parts) {
+  TrainerOptions options;
+  options.epochs = config.epochs;
+  options.accumulation = config.accumulation;
+  options.clip_norm = config.clip_norm;
+  options.label_smoothing = config.label_smoothing;
+  options.bf16 = config.precision == "bf16";
+  options.device = torch::Device(config.device);
+  options.schedule =
+      build_schedule(config, Trainer::steps_per_epoch(parts.train_loader, config.accumulation));
+  options.update_norm_every = settings.update_norm_every;
+  options.should_stop = [] { return InterruptGuard::received() != 0; };
+  return options;
+}
+
 /// A run while it runs: a trainer with its journal and its checkpoints.
 class RunInProgress : public TrainingCallback {
  public:
   RunInProgress(const RunConfig& config, const RunSettings& settings, RunParts& parts,
-                const RunFolder& folder)
+                Trainer& trainer, const RunFolder& folder)
       : config_(config),
         settings_(settings),
         parts_(parts),
+        trainer_(trainer),
         folder_(folder),
+        data_(parts.data_description()),
         store_(folder.path()),
-        trainer_(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
-                 trainer_options(config, settings, parts)),
-        journal_(folder.path(), restore_or_begin()) {}
+        journal_(folder.path(), restore_or_begin(), settings.on_message) {}
 
   RunResult run(TrainingCallback& callback) {
     const InterruptGuard interrupts;
@@ -55,34 +73,19 @@ class RunInProgress : public TrainingCallback {
   }
 
  private:
-  static TrainerOptions trainer_options(const RunConfig& config, const RunSettings& settings,
-                                        const RunParts& parts) {
-    TrainerOptions options;
-    options.epochs = config.epochs;
-    options.accumulation = config.accumulation;
-    options.clip_norm = config.clip_norm;
-    options.label_smoothing = config.label_smoothing;
-    options.bf16 = config.precision == "bf16";
-    options.device = torch::Device(config.device);
-    const auto batches = parts.train_loader.batches_per_epoch();
-    options.schedule =
-        build_schedule(config, (batches + config.accumulation - 1) / config.accumulation);
-    options.update_norm_every = settings.update_norm_every;
-    options.should_stop = [] { return InterruptGuard::received() != 0; };
-    return options;
-  }
-
   JournalSize restore_or_begin() {
     const auto newest = store_.load_newest(settings_.on_message);
     if (!newest) return {};
     const auto state =
         restore_checkpoint(newest->checkpoint, *parts_.model, *parts_.optimizer, newest->source);
+    TORCH_CHECK(state.data == data_, "adaact: the data are not those of ", newest->source,
+                ": they were '", state.data, "', now they are '", data_, "'");
     trainer_.set_state(state.trainer);
     return state.journal;
   }
 
   void save() {
-    const RunState state{trainer_.state(), journal_.flush()};
+    const RunState state{trainer_.state(), journal_.flush(), data_};
     store_.save(state.trainer.step, make_checkpoint(state, *parts_.model, *parts_.optimizer));
   }
 
@@ -97,9 +100,10 @@ class RunInProgress : public TrainingCallback {
   const RunConfig& config_;
   const RunSettings& settings_;
   RunParts& parts_;
+  Trainer& trainer_;
   const RunFolder& folder_;
+  const std::string data_;
   CheckpointStore store_;
-  Trainer trainer_;
   RunJournal journal_;
 };
 
@@ -120,7 +124,8 @@ TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings
   config_.resolve();
   TORCH_CHECK(settings_.checkpoint_every >= 0, "checkpoint_every is ", settings_.checkpoint_every,
               ", expected ≥ 0");
-  TORCH_CHECK(settings_.workers >= 0, "workers is ", settings_.workers, ", expected ≥ 0");
+  TORCH_CHECK(settings_.workers >= 0 && settings_.workers <= kMostWorkers, "workers is ",
+              settings_.workers, ", expected 0 to ", kMostWorkers);
 }
 
 RunResult TrainingRun::run(TrainingCallback& callback) {
@@ -132,8 +137,10 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   RunParts parts(config_, settings_.workers);
   const bool begun = folder && CheckpointStore(folder_).has_any();
   if (!begun && !config_.weights.empty()) load_initial_weights(*parts.model, config_, settings_);
+  Trainer trainer(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
+                  trainer_options(config_, settings_, parts));
   if (!folder) folder.emplace(folder_, config_, settings_.resume);
-  return RunInProgress(config_, settings_, parts, *folder).run(callback);
+  return RunInProgress(config_, settings_, parts, trainer, *folder).run(callback);
 }
 
 }  // namespace adaact

@@ -3,9 +3,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "support/process.h"
+#include "support/run_files.h"
 #include "support/temporary_folder.h"
 
 namespace adaact::testing {
@@ -50,22 +49,6 @@ inline Words short_training(const std::filesystem::path& out) {
   return {"train",  "--out",         out.string(), "--dataset",    "synthetic", "--model",
           "lenet5", "--limit-train", "156",        "--limit-test", "40",        "--batch-size",
           "8",      "--epochs",      "3",          "--threads",    "1"};
-}
-
-inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run) {
-  std::ifstream file(run / "metrics.jsonl");
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
-/// What must repeat: everything but times.
-inline std::vector<nlohmann::json> repeatable_metrics(const std::filesystem::path& run) {
-  auto lines = metrics_of(run);
-  for (auto& line : lines) {
-    for (const char* timed : {"seconds", "wait_seconds", "images_per_second"}) line.erase(timed);
-  }
-  return lines;
 }
 
 /// The same weights, the same metrics, and an event file with as many records.

@@ -93,8 +93,15 @@ TEST_F(TrainCommandTest, ASecondProcessIsKeptOut) {
   EXPECT_TRUE(contains(printed, "another process is training in"));
 }
 
+TEST_F(TrainCommandTest, ATrainingWhoseReaderIsGoneGoesOn) {
+  std::string line = "set -o pipefail; ";
+  for (const auto& word : adaact::testing::tool_command(training("run"))) line += "'" + word + "' ";
+  EXPECT_EQ(folder_.run_command({"bash", "-c", line + "| true"}).code, 0);
+  EXPECT_TRUE(fs::exists(at("run") / "model.safetensors"));
+}
+
 TEST_F(TrainCommandTest, EvaluationRepeatsWhatTrainingSaw) {
-  train("run");
+  train("run", {"--seed", "5"});
   const auto last = metrics_of(at("run")).back();
   char expected[100];
   std::snprintf(expected, sizeof(expected), "images 40  loss %.4f  top-1 %.2f %%  top-5 %.2f %%",
@@ -102,7 +109,7 @@ TEST_F(TrainCommandTest, EvaluationRepeatsWhatTrainingSaw) {
                 100 * last["test_top5"].get<double>());
   const auto [code, printed] =
       folder_.run({"eval", "--weights", (at("run") / "model.safetensors").string(), "--model",
-                   "lenet5", "--dataset", "synthetic", "--limit-test", "40"});
+                   "lenet5", "--dataset", "synthetic", "--limit-test", "40", "--seed", "5"});
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(contains(printed, expected));
 }
@@ -164,6 +171,9 @@ TEST_F(TrainCommandTest, MistakesAreOneLineAndLeaveNoFolder) {
   EXPECT_TRUE(contains(mistake({"--lr", "-1"}), "lr is -1"));
   EXPECT_TRUE(contains(mistake({"--weights", "/nowhere.safetensors"}), "/nowhere.safetensors"));
   EXPECT_TRUE(contains(mistake({"--optimizer-options", "[1]"}), "expected a JSON object"));
+  EXPECT_TRUE(contains(mistake({"--lr", "nan"}), "lr is nan"));
+  EXPECT_TRUE(contains(mistake({"--batch-size", "0"}), "batch_size is 0"));
+  EXPECT_TRUE(contains(mistake({"--schedule", "multistep", "--milestones", "2,1"}), "milestones"));
   EXPECT_EQ(folder_.run({"train"}).code, 2);
   EXPECT_EQ(folder_.run({"trian"}).code, 2);
 }

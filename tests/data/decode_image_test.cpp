@@ -81,10 +81,8 @@ TEST_F(Decode, OtherPngsBecomeRgb) {
 }
 
 TEST_F(Decode, SixteenBitsBecomeEight) {
-  RawImage image{2, 2, 3, {}};
-  for (int i = 0; i < 4; ++i) {
-    image.samples.insert(image.samples.end(), {200, 200, 100, 100, 0, 0});
-  }
+  auto image = plain_image(2, 2, {200, 200, 100, 100, 0, 0});  // two bytes a sample
+  image.channels = 3;
   write_png(png(), image, {PNG_COLOR_TYPE_RGB, 16, false, {}});
   expect_colour(decode_image(png()).pixels, {200, 100, 0}, 0);
 }

@@ -156,11 +156,18 @@ TEST_F(Folder, BadImagesCanBeSkipped) {
   const auto dataset = adaact::open_dataset("image-folder", skipping);
   EXPECT_EQ(dataset->size(), 2);
   EXPECT_EQ(dynamic_cast<const ImageFolder&>(*dataset).skipped(), 2);
-  ASSERT_EQ(warnings.messages.size(), 2U);
+  ASSERT_EQ(warnings.messages.size(), 3U);
   EXPECT_TRUE(contains(warnings.messages[0], "a.jpg is neither JPEG nor PNG"));
   EXPECT_TRUE(contains(warnings.messages[1], "b.png cannot be decoded at byte"));
   EXPECT_TRUE(contains(warnings.messages[1], "the image is left out"));
   EXPECT_EQ(warnings.messages[1].find("frame #"), std::string::npos);
+  EXPECT_TRUE(contains(warnings.messages[2], "2 of 4 images are left out"));
+}
+
+TEST_F(Folder, ANameThatIsNotUtf8IsAnError) {
+  write_classes("train");
+  std::filesystem::create_directories(root() / "train" / "caf\xe9");
+  EXPECT_TRUE(contains(error(options()), "is not UTF-8"));
 }
 
 TEST_F(Folder, AClassOfBadImagesIsAnError) {

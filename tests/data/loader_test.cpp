@@ -53,6 +53,30 @@ TEST(Loader, AugmentsEverySampleByItsOwnDraw) {
   }
 }
 
+TEST(Loader, ChangingABatchDoesNotTouchLaterOnes) {
+  const auto data = small_data();
+  Loader loader(data, small_options(1));
+  const auto expected = all_batches(loader, 0);
+  const auto factor = torch::full({1}, 2.0F, torch::requires_grad());
+  for (int pass = 0; pass < 3; ++pass) {
+    loader.start(0);
+    for (std::size_t i = 0; auto batch = loader.next(); ++i) {
+      EXPECT_FALSE(batch->images.requires_grad());
+      EXPECT_TRUE(bit_identical(batch->images, expected[i].images));
+      batch->images.mul_(factor);
+    }
+  }
+}
+
+TEST(Loader, ABatchLargerThanTheDataTakesNoMoreMemoryThanTheData) {
+  auto options = small_options(1);
+  options.batch_size = std::int64_t{1} << 40;
+  Loader loader(small_data(), options);
+  const auto batches = all_batches(loader, 0);
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].size(), small_data()->size());
+}
+
 TEST(Loader, TheNumberOfWorkersDoesNotMatter) {
   const auto data = small_data();
   Loader reference(data, small_options(0));

@@ -44,8 +44,12 @@ double reference(const RgbImage& image, std::int64_t resize, std::int64_t crop, 
   const auto width = resize * image.width / shorter;
   const auto scale_y = static_cast<double>(image.height) / static_cast<double>(height);
   const auto scale_x = static_cast<double>(image.width) / static_cast<double>(width);
-  const auto centre_y = (static_cast<double>(y + (height - crop) / 2) + 0.5) * scale_y;
-  const auto centre_x = (static_cast<double>(x + (width - crop) / 2) + 0.5) * scale_x;
+  const auto centre_y =
+      (static_cast<double>(y) + std::nearbyint(static_cast<double>(height - crop) / 2) + 0.5) *
+      scale_y;
+  const auto centre_x =
+      (static_cast<double>(x) + std::nearbyint(static_cast<double>(width - crop) / 2) + 0.5) *
+      scale_x;
   double sum = 0;
   double weights = 0;
   for (std::int64_t i = 0; i < image.height; ++i) {

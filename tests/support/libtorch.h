@@ -25,7 +25,7 @@ class CpuAutocast {
 
  private:
   static void set(bool enabled) {
-#if TORCH_VERSION_MAJOR >= 2
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
     at::autocast::set_autocast_enabled(at::kCPU, enabled);
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
 #else

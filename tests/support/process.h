@@ -5,9 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,12 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace adaact::testing {
+#include "support/run_files.h"
 
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+namespace adaact::testing {
 
 /// Another program. Killed with this object if it still runs.
 class Process {

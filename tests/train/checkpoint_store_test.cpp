@@ -71,6 +71,21 @@ TEST_F(CheckpointStoreTest, ADamagedNewestFallsBackToTheOlder) {
   EXPECT_TRUE(contains(warnings_[0], "checkpoint.2.safetensors"));
 }
 
+TEST_F(CheckpointStoreTest, AfterAFallbackTheLastTwoWholeOnesAreKept) {
+  // Killed before the oldest was removed, and then the two newest are damaged.
+  store_.save(20, file_with(20));
+  store_.save(30, file_with(30));
+  file_with(10).write(folder_.path() / "checkpoint.10.safetensors");
+  damage("checkpoint.20.safetensors");
+  damage("checkpoint.30.safetensors");
+  EXPECT_EQ(load()->step, 10);
+  EXPECT_EQ(warnings_.size(), 2U);
+  store_.save(15, file_with(15));
+  EXPECT_EQ(load()->step, 15);
+  damage("checkpoint.15.safetensors");
+  EXPECT_EQ(load()->step, 10);
+}
+
 TEST_F(CheckpointStoreTest, OnlyDamagedOnesAreAnErrorThatNamesAll) {
   store_.save(1, file_with(1));
   store_.save(2, file_with(2));
@@ -104,7 +119,7 @@ TEST(AppendLog, IsCutWhereACheckpointWasTaken) {
 TEST(AppendLog, AShorterFileIsAnError) {
   const TemporaryFolder folder;
   EXPECT_TRUE(contains(error_of([&] { AppendLog(folder.path() / "log", 8); }),
-                       "has 0 bytes, but the checkpoint was taken when it had 8"));
+                       "has 0 bytes, expected at least 8"));
 }
 
 }  // namespace

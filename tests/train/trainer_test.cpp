@@ -172,6 +172,16 @@ TEST(Trainer, EvaluationCountsTopOneAndTopFive) {
   EXPECT_NEAR(test.loss, loss / 20, 1e-6);
 }
 
+TEST(Trainer, EvaluationPutsTheModesOfAllModulesBack) {
+  Bench bench(two_epochs());
+  const auto frozen = bench.model->children().front();
+  frozen->eval();
+  adaact::evaluate(*bench.model, bench.test, torch::kCPU);
+  EXPECT_TRUE(bench.model->is_training());
+  EXPECT_FALSE(frozen->is_training());
+  EXPECT_TRUE(bench.model->children().back()->is_training());
+}
+
 TEST(Trainer, SecondMomentsAreThoseOfTheLastStep) {
   Bench bench(two_epochs());
   Bench plain(two_epochs());

@@ -1,5 +1,6 @@
 #include <adaact/train/training_run.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -10,7 +11,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "data/image_files.h"
 #include "support/errors.h"
+#include "support/run_files.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -22,8 +25,11 @@ using adaact::RunSettings;
 using adaact::StepMetrics;
 using adaact::TrainingCallback;
 using adaact::TrainingRun;
+using adaact::testing::bytes_of;
 using adaact::testing::contains;
 using adaact::testing::error_of;
+using adaact::testing::metrics_of;
+using adaact::testing::repeatable_metrics;
 using adaact::testing::TemporaryFolder;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -39,27 +45,6 @@ RunConfig small_config() {
   config.epochs = 3;
   config.threads = 1;
   return config;
-}
-
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::vector<json> lines_of(const fs::path& folder) {
-  std::ifstream file(folder / "metrics.jsonl");
-  std::vector<json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
-  return lines;
-}
-
-/// What must repeat: everything but times.
-std::vector<json> repeatable(const fs::path& folder) {
-  auto lines = lines_of(folder);
-  for (auto& line : lines) {
-    for (const char* timed : {"seconds", "wait_seconds", "images_per_second"}) line.erase(timed);
-  }
-  return lines;
 }
 
 class TrainingRunTest : public ::testing::Test {
@@ -99,7 +84,7 @@ RunSettings resuming() {
 
 TEST_F(TrainingRunTest, LeavesAWholeFolder) {
   EXPECT_EQ(train(small_config(), "run").status, RunResult::Status::Finished);
-  const auto last = lines_of(at("run")).back();
+  const auto last = metrics_of(at("run")).back();
   EXPECT_EQ(last["kind"], "epoch");
   EXPECT_EQ(last["step"], 18);
   EXPECT_EQ(last["second_moments"].size(), 5U);  // layers of LeNet-5
@@ -110,7 +95,7 @@ TEST_F(TrainingRunTest, LeavesAWholeFolder) {
                                               adaact::TensorFile::Checksum::Required);
   EXPECT_EQ(json::parse(model.metadata.at("classes")).size(), 10U);
   std::vector<std::int64_t> steps;
-  for (const auto& line : lines_of(at("run"))) {
+  for (const auto& line : metrics_of(at("run"))) {
     if (line["kind"] == "step") steps.push_back(line["step"]);
   }
   ASSERT_EQ(steps.size(), 18U);
@@ -123,7 +108,7 @@ TEST_F(TrainingRunTest, EqualRunsGiveEqualBytes) {
   train(small_config(), "one");
   train(small_config(), "other", more_workers);
   EXPECT_EQ(bytes_of(at("one") / "model.safetensors"), bytes_of(at("other") / "model.safetensors"));
-  EXPECT_EQ(repeatable(at("one")), repeatable(at("other")));
+  EXPECT_EQ(repeatable_metrics(at("one")), repeatable_metrics(at("other")));
 }
 
 TEST_F(TrainingRunTest, AnInterruptedRunResumesBitForBit) {
@@ -143,7 +128,7 @@ TEST_F(TrainingRunTest, AnInterruptedRunResumesBitForBit) {
     EXPECT_EQ(train(config, name, resuming()).status, RunResult::Status::Finished);
     EXPECT_EQ(bytes_of(at(name) / "model.safetensors"),
               bytes_of(at(optimizer + "-whole") / "model.safetensors"));
-    EXPECT_EQ(repeatable(at(name)), repeatable(at(optimizer + "-whole")));
+    EXPECT_EQ(repeatable_metrics(at(name)), repeatable_metrics(at(optimizer + "-whole")));
   }
 }
 
@@ -156,10 +141,10 @@ TEST_F(TrainingRunTest, WorkAfterTheLastCheckpointIsDoneAgainAndWrittenOnce) {
   RunSettings settings = resuming();
   settings.checkpoint_every = 3;
   error_of([&] { train(small_config(), "parts", fail, settings); });
-  EXPECT_EQ(lines_of(at("parts")).size(), 9U);  // 8 steps and an epoch
+  EXPECT_EQ(metrics_of(at("parts")).size(), 9U);  // 8 steps and an epoch
   train(small_config(), "parts", settings);
   train(small_config(), "whole");
-  EXPECT_EQ(repeatable(at("parts")), repeatable(at("whole")));
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
 }
 
 TEST_F(TrainingRunTest, AFinishedRunIsFinished) {
@@ -192,44 +177,115 @@ TEST_F(TrainingRunTest, AFolderOfSomethingElseIsLeftAlone) {
   EXPECT_EQ(std::distance(fs::directory_iterator(at("photos")), {}), 1);
 }
 
-TEST_F(TrainingRunTest, AccumulatedBatchesEqualLargeOnes) {
-  auto large = small_config();
-  large.augment = false;
-  large.batch_size = 32;
-  large.epochs = 1;
-  auto small = large;
-  small.batch_size = 8;
-  small.accumulation = 4;
-  train(large, "large");
-  train(small, "small");
-  const auto one = lines_of(at("large"));
-  const auto other = lines_of(at("small"));
-  ASSERT_EQ(one.size(), other.size());
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    if (one[i]["kind"] == "step") {
-      EXPECT_NEAR(one[i]["loss"].get<double>(), other[i]["loss"].get<double>(), 1e-3);
+TEST_F(TrainingRunTest, BatchNormAndDropPathResumeBitForBit) {
+  auto config = small_config();
+  config.model = "resnet50";
+  config.drop_path = 0.3;
+  config.threads = 2;
+  config.limit_train = 12;
+  config.limit_test = 4;
+  config.batch_size = 4;
+  config.epochs = 2;
+  train(config, "whole");
+  for (const std::int64_t step : {2, 4}) {
+    SignalAt interrupt(step, SIGTERM);
+    train(config, "parts", interrupt, resuming());
+  }
+  train(config, "parts", resuming());
+  EXPECT_EQ(bytes_of(at("parts") / "model.safetensors"),
+            bytes_of(at("whole") / "model.safetensors"));
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
+}
+
+TEST_F(TrainingRunTest, ALossThatIsNoNumberDoesNotSpoilTheCheckpoint) {
+  auto config = small_config();
+  config.optimizer = "sgd";
+  config.optimizer_options = R"({"lr": 1e30, "non_finite_policy": "skip"})";
+  SignalAt interrupt(5, SIGTERM);
+  train(config, "run", interrupt, resuming());
+  EXPECT_TRUE(metrics_of(at("run")).back()["loss"].is_null());
+  EXPECT_EQ(train(config, "run", resuming()).status, RunResult::Status::Finished);
+}
+
+TEST_F(TrainingRunTest, AnEventFileThatIsGoneBeginsAnew) {
+  SignalAt interrupt(5, SIGTERM);
+  train(small_config(), "run", interrupt);
+  for (const auto& entry : fs::directory_iterator(at("run"))) {
+    if (contains(entry.path().string(), "tfevents")) fs::remove(entry.path());
+  }
+  auto settings = resuming();
+  std::vector<std::string> messages;
+  settings.on_message = [&](const std::string& line) { messages.push_back(line); };
+  EXPECT_EQ(train(small_config(), "run", settings).status, RunResult::Status::Finished);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_TRUE(contains(messages[0], "begins anew"));
+}
+
+TEST_F(TrainingRunTest, ADamagedCheckpointIsPutAsideAndTheResultIsTheSame) {
+  RunSettings settings = resuming();
+  settings.checkpoint_every = 2;
+  std::vector<std::string> messages;
+  settings.on_message = [&](const std::string& line) { messages.push_back(line); };
+  SignalAt interrupt(8, SIGTERM);
+  train(small_config(), "parts", interrupt, settings);
+  fs::resize_file(at("parts") / "checkpoint.8.safetensors", 1000);
+  train(small_config(), "parts", settings);
+  train(small_config(), "whole");
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_TRUE(contains(messages[0], "checkpoint.8.safetensors"));
+  EXPECT_TRUE(fs::exists(at("parts") / "checkpoint.8.safetensors.damaged"));
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
+  EXPECT_EQ(bytes_of(at("parts") / "model.safetensors"),
+            bytes_of(at("whole") / "model.safetensors"));
+}
+
+TEST_F(TrainingRunTest, OtherDataThanTheCheckpointsAreAnError) {
+  const auto add_image = [&](const std::string& split, const std::string& animal,
+                             const std::string& name) {
+    const auto folder = at("images") / split / animal;
+    fs::create_directories(folder);
+    adaact::testing::write_jpeg(folder / name, adaact::testing::plain_image(8, 8, {9, 9, 200}));
+  };
+  for (const std::string split : {"train", "val"}) {
+    for (const std::string animal : {"cat", "dog"}) {
+      for (const std::string name : {"a.jpg", "b.jpg"}) add_image(split, animal, name);
     }
   }
+  auto config = small_config();
+  config.dataset = "image-folder";
+  config.data_dir = at("images").string();
+  config.image_size = 32;
+  config.limit_train = 0;
+  config.limit_test = 0;
+  config.batch_size = 1;
+  SignalAt interrupt(5, SIGTERM);
+  train(config, "run", interrupt);
+  add_image("train", "dog", "c.jpg");
+  EXPECT_TRUE(contains(error_of([&] { train(config, "run", resuming()); }),
+                       "they were 'train 4 images of 2 classes"));
+  fs::remove(at("images") / "train" / "dog" / "c.jpg");
+  fs::rename(at("images"), at("moved"));
+  config.data_dir = at("moved").string();
+  EXPECT_EQ(train(config, "run", resuming()).status, RunResult::Status::Finished);
 }
 
-TEST_F(TrainingRunTest, ClippingSmoothingAndBf16Train) {
+TEST_F(TrainingRunTest, LearningRatesAreThoseOfTheRecipe) {
   auto config = small_config();
-  config.clip_norm = 0.5;
-  config.label_smoothing = 0.1;
-  config.precision = "bf16";
-  config.schedule = "cosine-per-step";
-  config.warmup_epochs = 1;
+  config.optimizer_options = R"({"lr": 4.0})";
+  config.limit_train = 16;  // a step an epoch
+  config.epochs = 10;
+  config.warmup_epochs = 3;
+  config.final_lr_factor = 1e-4;
   train(config, "run");
-  const auto lines = lines_of(at("run"));
-  EXPECT_LT(lines[0]["learning_rate"], lines[4]["learning_rate"]);
-  EXPECT_LT(lines.back()["train_loss"], lines[6]["train_loss"]);  // the last epoch and the first
-}
-
-TEST_F(TrainingRunTest, WeightsOfAnotherHeadAreSaidSo) {
-  train(small_config(), "first");
-  auto config = small_config();
-  config.weights = (at("first") / "model.safetensors").string();
-  EXPECT_EQ(train(config, "second").status, RunResult::Status::Finished);
+  const auto pi = std::acos(-1.0);
+  const auto lines = metrics_of(at("run"));
+  for (const auto& line : lines) {
+    if (line["kind"] != "step") continue;
+    const auto t = line["epoch"].get<int>();
+    const auto expected =
+        t < 3 ? 0.4 + 1.2 * t : 4e-4 + 0.5 * (4 - 4e-4) * (1 + std::cos(pi * t / 10));
+    EXPECT_NEAR(line["learning_rate"].get<double>(), expected, 1e-12) << t;
+  }
 }
 
 TEST_F(TrainingRunTest, BadConfigurationsAreErrors) {
@@ -238,9 +294,21 @@ TEST_F(TrainingRunTest, BadConfigurationsAreErrors) {
     change(config);
     return error_of([&] { train(config, "bad"); });
   };
-  EXPECT_TRUE(contains(error([](auto& c) { c.epochs = 0; }), "epochs is 0, expected ≥ 1"));
-  EXPECT_TRUE(contains(error([](auto& c) { c.precision = "fp8"; }), "expected one of: fp32, bf16"));
-  EXPECT_TRUE(contains(error([](auto& c) { c.warmup_epochs = 3; }), "warmup_epochs is 3"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.epochs = 0; }), "epochs is 0, expected 1 to"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.optimizer_options = R"({"lr": -1})"; }), "lr is -1"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.schedule = "multistep";
+                         c.milestones = {2, 1};
+                       }),
+                       "milestones"));
+  RunSettings settings;
+  settings.workers = 100000;
+  EXPECT_TRUE(contains(error_of([&] { train(small_config(), "bad", settings); }),
+                       "workers is 100000, expected 0 to 256"));
+  settings = {};
+  settings.update_norm_every = 0;
+  EXPECT_TRUE(contains(error_of([&] { train(small_config(), "bad", settings); }),
+                       "update_norm_every is 0"));
   EXPECT_FALSE(fs::exists(at("bad")));
 }
 

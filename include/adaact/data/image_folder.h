@@ -19,8 +19,8 @@ struct ImageFolderOptions {
 };
 
 /// root/train/<class>/*.jpg|jpeg|png and root/val/<class>/…, decoded to RGB when read. Classes are
-/// the folders of root/train in the order of their names, for both splits, so that labels agree
-/// even where root/val lacks one. The content of a file, not its name, decides how it is decoded.
+/// the folders of root/train in the order of their names, for both splits. The content of a file, not
+/// its name, decides how it is decoded.
 ///
 /// Which images are bad must be known before the first epoch, or the same seed would not give the
 /// same batches. So skip_bad_images decodes every image once when the folder is opened, on all

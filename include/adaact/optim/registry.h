@@ -35,6 +35,9 @@ std::vector<std::string> optimizer_names();
 /// Every option of an optimizer with its default, as JSON. For "sam" over a given base.
 std::string default_options(const std::string& name, const std::string& sam_base = "sgd");
 
+/// The given options with the defaults of those that are absent, as JSON.
+std::string complete_options(const std::string& name, const std::string& options);
+
 /// The state of an optimizer made here, or of any other with HasNamedState.
 NamedState named_state(torch::optim::Optimizer& optimizer);
 

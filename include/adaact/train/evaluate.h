@@ -9,7 +9,8 @@
 
 namespace adaact {
 
-/// One pass over a data set in evaluation mode, without gradients; the model's mode is put back.
+/// One pass over a data set in evaluation mode, without gradients; the modes of its modules are
+/// put back.
 Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16 = false);
 
 /// The same, asking between two batches whether to go on; nothing if not.

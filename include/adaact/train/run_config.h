@@ -43,9 +43,9 @@ struct RunConfig {
   std::int64_t threads = 0;  // 0: one for each core
   std::uint64_t seed = 0;
 
-  /// Checks every field, with an error that names it, its value and what was expected, and puts actual
-  /// values in place of "one for each core" and of optimizer options that were not given: what
-  /// a default is may change with the machine and the version.
+  /// Checks every field, with an error that names it, its value and what was expected. Puts actual
+  /// values in place of "one for each core" and of optimizer options that were not given, because
+  /// a default may change with the machine and the version, and makes paths absolute.
   void resolve();
 
   std::string to_json() const;
@@ -53,7 +53,7 @@ struct RunConfig {
 };
 
 /// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one by
-/// one.
+/// one. Not data_dir: data may move.
 std::vector<std::string> differences(const RunConfig& config, const RunConfig& there);
 
 }  // namespace adaact

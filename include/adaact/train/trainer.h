@@ -73,8 +73,10 @@ class Trainer {
   /// To the end of the last epoch: true. Or until should_stop(): false, and a further call goes on.
   bool run();
 
-  std::int64_t steps_per_epoch() const noexcept;
-  std::int64_t steps() const noexcept;  // in all
+  std::int64_t steps_per_epoch() const;
+  std::int64_t steps() const;  // in all
+  /// The last step of an epoch may have fewer batches.
+  static std::int64_t steps_per_epoch(const Loader& train_data, std::int64_t accumulation);
 
   const TrainerState& state() const noexcept;
   /// Goes on from another state; model and optimizer must be the ones of that state.

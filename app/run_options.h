@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include <adaact/train/run_config.h>
+#include <CLI/CLI.hpp>
+
+namespace adaact::app {
+
+/// An option whose default the help shows.
+template <typename Value>
+CLI::Option* add_option(CLI::App& command, const std::string& name, Value& value,
+                        const std::string& text) {
+  return command.add_option(name, value, text)->capture_default_str();
+}
+
+/// What training and evaluation must agree on.
+inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
+  add_option(command, "--model", config.model, "What to train");
+  command.add_flag("!--no-batchnorm", config.batchnorm, "Without batch normalisation");
+  add_option(command, "--dataset", config.dataset, "The data");
+  command.add_option("--data-dir", config.data_dir, "Where they are");
+  add_option(command, "--image-size", config.image_size, "Side of the images; 0: the data's own");
+  add_option(command, "--resize-size", config.resize_size,
+             "Of an image folder, before the centre crop");
+  add_option(command, "--limit-test", config.limit_test, "Test on so many images; 0: all");
+  command.add_flag("--skip-bad-images", config.skip_bad_images,
+                   "Leave out images that cannot be decoded");
+  add_option(command, "--batch-size", config.batch_size, "Images a batch");
+  add_option(command, "--seed", config.seed, "Of everything random")->check(CLI::NonNegativeNumber);
+  add_option(command, "--device", config.device, "cpu, cuda or cuda:N");
+  add_option(command, "--precision", config.precision, "fp32 or bf16");
+  add_option(command, "--threads", config.threads, "Threads that compute; 0: one for each core");
+}
+
+}  // namespace adaact::app

@@ -1,0 +1,99 @@
+#include <adaact/train/run_config.h>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/errors.h"
+
+namespace {
+
+using adaact::RunConfig;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+using nlohmann::json;
+
+TEST(RunConfig, SurvivesJson) {
+  RunConfig config;
+  config.model = "resnet20";
+  config.milestones = {3, 5};
+  config.clip_norm = 0.5;
+  config.optimizer_options = R"({"lr":0.25})";
+  config.seed = 18446744073709551615U;
+  const auto again = RunConfig::from_json(config.to_json(), "test");
+  EXPECT_EQ(again.to_json(), config.to_json());
+  EXPECT_TRUE(differences(config, again).empty());
+  EXPECT_TRUE(std::isinf(RunConfig::from_json(RunConfig().to_json(), "test").clip_norm));
+}
+
+TEST(RunConfig, FieldsFromLaterVersionsHaveDefaultsAndUnknownOnesAreErrors) {
+  auto older = json::parse(RunConfig().to_json());
+  older.erase("resize_size");
+  EXPECT_TRUE(differences(RunConfig(), RunConfig::from_json(older.dump(), "old.json")).empty());
+  auto newer = json::parse(RunConfig().to_json());
+  newer["warp"] = 9;
+  const auto error = error_of([&] { RunConfig::from_json(newer.dump(), "new.json"); });
+  EXPECT_TRUE(contains(error, "new.json: unknown field 'warp'"));
+}
+
+TEST(RunConfig, WhatIsNoConfigurationIsNamed) {
+  const auto error = [](const std::string& text) {
+    return error_of([&] { RunConfig::from_json(text, "some.json"); });
+  };
+  EXPECT_TRUE(contains(error("{"), "some.json is no configuration"));
+  EXPECT_TRUE(contains(error("[]"), "some.json is no configuration"));
+  auto wrong = json::parse(RunConfig().to_json());
+  wrong["epochs"] = "three";
+  EXPECT_TRUE(contains(error(wrong.dump()), "some.json"));
+  wrong = json::parse(RunConfig().to_json());
+  wrong["drop_path"] = nullptr;  // only clip_norm may be unlimited
+  EXPECT_TRUE(contains(error(wrong.dump()), "some.json"));
+}
+
+TEST(RunConfig, ResolvesWhatWasLeftOpen) {
+  RunConfig config;
+  config.optimizer = "sam";
+  config.optimizer_options = R"({"base": "adam"})";
+  config.data_dir = "here/../there";
+  config.resolve();
+  EXPECT_GT(config.threads, 0);
+  EXPECT_EQ(config.data_dir, (std::filesystem::current_path() / "there").string());
+  const auto options = json::parse(config.optimizer_options);
+  EXPECT_EQ(options["base"], "adam");
+  EXPECT_TRUE(options.contains("rho"));
+  EXPECT_TRUE(options.contains("betas"));
+  const auto resolved = config.to_json();
+  config.resolve();
+  EXPECT_EQ(config.to_json(), resolved);
+}
+
+TEST(RunConfig, ErrorsNameTheFieldItsValueAndWhatWasExpected) {
+  const auto error = [](auto&& change) {
+    RunConfig config;
+    change(config);
+    return error_of([&] { config.resolve(); });
+  };
+  EXPECT_TRUE(contains(error([](auto& c) { c.model = "lenet6"; }),
+                       "model is 'lenet6', expected one of: densenet121"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.dataset = "svhn"; }), "dataset is 'svhn'"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.optimizer = "adamax"; }), "optimizer is 'adamax'"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.optimizer_options = R"({"base": 3})";
+                         c.optimizer = "sam";
+                       }),
+                       "base is 3"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.precision = "fp8"; }), "expected one of: fp32, bf16"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.device = "gpu"; }),
+                       "device is 'gpu', expected cpu, cuda or cuda:N"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.device = "cuda:123"; }), "device is 'cuda:123'"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.threads = 4294967297; }),
+                       "threads is 4294967297, expected 0 to 1024"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.warmup_epochs = 3; }), "warmup_epochs is 3, expected 0 to 2"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.milestones = {1}; }),
+                       "milestones is of use only with the schedules step and multistep"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.skip_bad_images = true; }), "image-folder"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.data_dir = "caf\xe9"; }), "expected UTF-8"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.drop_path = 1.0; }), "drop_path is 1"));
+}
+
+}  // namespace
