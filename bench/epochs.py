@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole epochs: `adaact train` against Python on LeNet-5, AdaAct against SGD on ResNet-20.
 
-    bench/epochs.py build/release [--rounds 5] [--python /usr/bin/python3]
+    bench/epochs.py build/release [--rounds 7] [--python /usr/bin/python3]
 
 The Python half needs PyTorch: on Debian 12, apt-get install python3-torch. Rounds of all programs are
 interleaved; the first epoch of each warms up, the second counts. Evaluation is not part of either.
@@ -44,32 +44,34 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--python", default="/usr/bin/python3")
     parser.add_argument("--data-dir", default=FASHION_MNIST)
-    parser.add_argument("--images", type=int, default=12800, help="of ResNet-20's epoch")
+    parser.add_argument("--images", type=int, default=6400, help="of ResNet-20's epoch")
     arguments = parser.parse_args()
 
     tool = arguments.build / "app" / "adaact"
     lenet5 = ["--model", "lenet5", "--dataset", "fashion-mnist", "--data-dir", arguments.data_dir]
     resnet20 = ["--model", "resnet20", "--dataset", "synthetic",
                 "--limit-train", str(arguments.images)]
-    programs = {
+    lenet5_programs = {
         "LeNet-5, adaact train, AdaAct": lambda: tool_epoch(tool, lenet5),
         "LeNet-5, adaact train, SGD": lambda: tool_epoch(tool, lenet5 + ["--optimizer", "sgd"]),
+    }
+    for workers in PYTHON_WORKERS:
+        lenet5_programs[f"LeNet-5, Python, SGD, {workers} workers"] = (
+            lambda workers=workers: python_epoch(arguments.python, arguments.data_dir, workers))
+    resnet20_programs = {
         "ResNet-20, adaact train, AdaAct": lambda: tool_epoch(tool, resnet20),
         "ResNet-20, adaact train, SGD": lambda: tool_epoch(tool, resnet20 + ["--optimizer", "sgd"]),
     }
-    for workers in PYTHON_WORKERS:
-        programs[f"LeNet-5, Python, SGD, {workers} workers"] = (
-            lambda workers=workers: python_epoch(arguments.python, arguments.data_dir, workers))
-
-    measured = {name: [] for name in programs}
-    for number in range(arguments.rounds):
-        for name, program in programs.items():
-            measured[name].append(program())
-            print(f"round {number + 1} of {arguments.rounds}: {name}: "
-                  f"{measured[name][-1]['seconds']:.2f} s", flush=True)
+    measured = {}
+    for programs in (lenet5_programs, resnet20_programs):  # what is compared is measured side by side
+        for number in range(arguments.rounds):
+            for name, program in programs.items():
+                measured.setdefault(name, []).append(program())
+                print(f"round {number + 1} of {arguments.rounds}: {name}: "
+                      f"{measured[name][-1]['seconds']:.2f} s", flush=True)
 
     median = {name: statistics.median(each["seconds"] for each in rounds)
               for name, rounds in measured.items()}
