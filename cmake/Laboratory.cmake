@@ -4,9 +4,16 @@ find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(Threads REQUIRED)
 
-file(GLOB ADAACT_LAB_SOURCES CONFIGURE_DEPENDS src/data/*.cpp src/models/*.cpp src/train/*.cpp)
+file(GLOB ADAACT_DATA_SOURCES CONFIGURE_DEPENDS src/data/*.cpp)
+file(GLOB ADAACT_LAB_SOURCES CONFIGURE_DEPENDS src/models/*.cpp src/train/*.cpp)
 
-add_library(adaact_lab ${ADAACT_LAB_SOURCES})
+# The room of data by itself, so that its threads can be tested without building the others.
+add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})
+target_include_directories(adaact_data PRIVATE src)
+target_link_libraries(adaact_data PUBLIC adaact ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
+adaact_use_precompiled_header(adaact_data)
+
+add_library(adaact_lab ${ADAACT_LAB_SOURCES} $<TARGET_OBJECTS:adaact_data>)
 add_library(adaact::lab ALIAS adaact_lab)
 target_include_directories(adaact_lab PRIVATE src)
 target_include_directories(adaact_lab SYSTEM PRIVATE
