@@ -22,7 +22,8 @@ void Dataset::check_index(std::int64_t index) const {
                     size() - 1);
 }
 
-ImageTensorDataset::ImageTensorDataset(DatasetInfo info, torch::Tensor images, torch::Tensor labels)
+ImageTensorDataset::ImageTensorDataset(DatasetInfo info, const torch::Tensor& images,
+                                       const torch::Tensor& labels)
     : Dataset(std::move(info)), images_(images.contiguous()), labels_(labels.contiguous()) {
   const auto fits = images_.scalar_type() == torch::kByte && images_.dim() == 4 &&
                     images_.size(1) == shape().channels && images_.size(2) == shape().height &&

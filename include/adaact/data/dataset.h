@@ -67,7 +67,7 @@ class Dataset {
 class ImageTensorDataset : public Dataset {
  public:
   /// images (N, C, H, W) kByte, labels (N) kLong.
-  ImageTensorDataset(DatasetInfo info, torch::Tensor images, torch::Tensor labels);
+  ImageTensorDataset(DatasetInfo info, const torch::Tensor& images, const torch::Tensor& labels);
 
   std::int64_t size() const override { return size_; }
   std::int64_t label(std::int64_t index) const override;
