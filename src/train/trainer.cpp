@@ -33,7 +33,7 @@ double clip_gradients(const torch::nn::Module& model, double largest) {
   const auto gradients = gradients_of(model);
   const auto norm = global_norm(gradients);
   if (norm > largest) {
-    for (auto gradient : gradients) gradient.mul_(largest / norm);
+    for (const auto& gradient : gradients) gradient.mul_(largest / norm);
   }
   return norm;
 }
