@@ -96,7 +96,7 @@ TEST_F(Decode, DamagedImagesAreErrors) {
   write_jpeg(jpeg(), varied_image(40, 40, 3));
   cut(jpeg(), 0.5);
   EXPECT_TRUE(contains(error(jpeg()), jpeg().string() + " cannot be decoded at byte "));
-  EXPECT_TRUE(contains(error(jpeg()), ": Premature end of JPEG file"));
+  EXPECT_TRUE(contains(error(jpeg()), "remature end of"));  // in either of libjpeg's two messages
   write_jpeg(jpeg(), varied_image(40, 40, 3));
   cut(jpeg(), 0.02);
   EXPECT_TRUE(contains(error(jpeg()), jpeg().string() + " cannot be decoded at byte "));
