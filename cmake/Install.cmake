@@ -21,8 +21,11 @@ set(left_out)
 if(ADAACT_BUILD_LAB)
   adaact_install_target(adaact_lab EXPORT adaactLabTargets)
   install(EXPORT adaactLabTargets NAMESPACE adaact:: DESTINATION "${ADAACT_INSTALL_CMAKEDIR}")
-  # Where its LibTorch is, which need not be where the system looks.
-  set_target_properties(adaact_tool PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  # Where its LibTorch is, which need not be where the system looks. CMake itself would leave out a
+  # LibTorch that lies within this project's folder.
+  set_target_properties(adaact_tool PROPERTIES
+    INSTALL_RPATH "$<TARGET_FILE_DIR:torch>"
+    INSTALL_RPATH_USE_LINK_PATH ON)
   adaact_install_target(adaact_tool)
 else()
   set(left_out REGEX "/adaact/(data|models|train)$" EXCLUDE)
