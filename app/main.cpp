@@ -10,7 +10,7 @@
 #include <c10/util/Exception.h>
 
 #include "commands.h"
-#include "plain_warnings.h"
+#include "io/warning_listener.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ void adaact::app::print_message(const std::string& line) {
 int main(int argc, char** argv) {
   keep_freed_memory();
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines has gone, the work goes on
-  const adaact::app::PlainWarnings warnings;
+  const adaact::WarningListener warnings(adaact::app::print_message);
   CLI::App app("adaact: activation-based optimization");
   app.require_subcommand(1);
   // A script may add to a command line what overrides it.
