@@ -4,8 +4,7 @@
 #include <string>
 
 #include <adaact/adaact.h>
-
-#include "models.h"
+#include <adaact/models/registry.h>
 
 namespace adaact::bench {
 
@@ -18,14 +17,9 @@ class TrainingStep {
 
   TrainingStep(const std::string& model_name, const std::string& optimizer_name, Source source,
                const std::string& options = "{}")
-      : images_(torch::randn({kBatch, 3, 32, 32})), labels_(torch::randint(0, 10, {kBatch})) {
-    if (model_name == "lenet5") {
-      use_model(LeNet5());
-    } else if (model_name == "resnet20") {
-      use_model(ResNet20());
-    } else {
-      TORCH_CHECK(false, "no model '", model_name, "'; there are: lenet5, resnet20");
-    }
+      : images_(torch::randn({kBatch, 3, 32, 32})),
+        labels_(torch::randint(0, 10, {kBatch})),
+        module_(make_model(model_name)) {
     if (source == Source::Registry) {
       optimizer_ = make_optimizer(optimizer_name, *module_, options);
     } else if (optimizer_name == "sgd") {
@@ -42,7 +36,7 @@ class TrainingStep {
   void run() {
     optimizer_->step([this] {
       optimizer_->zero_grad();
-      auto loss = torch::nll_loss(torch::log_softmax(forward_(images_), 1), labels_);
+      auto loss = torch::nll_loss(torch::log_softmax(module_->forward(images_), 1), labels_);
       loss.backward();
       return loss;
     });
@@ -54,16 +48,9 @@ class TrainingStep {
  private:
   static constexpr int64_t kBatch = 128;
 
-  template <typename Model>
-  void use_model(Model model) {
-    module_ = model.ptr();
-    forward_ = [model](const torch::Tensor& x) mutable { return model->forward(x); };
-  }
-
   torch::Tensor images_;
   torch::Tensor labels_;
-  std::shared_ptr<torch::nn::Module> module_;
-  std::function<torch::Tensor(const torch::Tensor&)> forward_;
+  std::shared_ptr<Model> module_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
