@@ -69,7 +69,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data)
 }
 
 RunParts::RunParts(const RunConfig& config, std::int64_t workers)
-    : train_data((set_up_libtorch(config), open_split(config, Split::Train))),
+    : train_data(open_split(config, Split::Train)),
       test_data(open_split(config, Split::Test)),
       train_loader(train_data, loader_options(config, workers, Split::Train)),
       test_loader(test_data, loader_options(config, workers, Split::Test)),

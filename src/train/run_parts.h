@@ -26,8 +26,7 @@ std::string describe_data(const Dataset& data);
 /// With the classes and the image size of the data.
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data);
 
-/// What a configuration names, made. The random numbers of the initialisation are drawn here, from
-/// the run's seed.
+/// What a configuration names, made. Draws the random numbers of the initialisation.
 struct RunParts {
   RunParts(const RunConfig& config, std::int64_t workers);
 

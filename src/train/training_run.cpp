@@ -134,6 +134,7 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   std::optional<RunFolder> folder;
   if (fs::exists(folder_)) folder.emplace(folder_, config_, settings_.resume);
   if (folder && folder->finished()) return {RunResult::Status::AlreadyFinished};
+  set_up_libtorch(config_);
   RunParts parts(config_, settings_.workers);
   const bool begun = folder && CheckpointStore(folder_).has_any();
   if (!begun && !config_.weights.empty()) load_initial_weights(*parts.model, config_, settings_);

@@ -3,11 +3,8 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
-#include <map>
 
 #include <adaact/io/safetensors.h>
-#include <adaact/models/weights.h>
-#include <adaact/optim/registry.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +15,6 @@
 
 namespace {
 
-using adaact::EpochMetrics;
 using adaact::RunConfig;
 using adaact::RunResult;
 using adaact::RunSettings;
