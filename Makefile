@@ -9,10 +9,11 @@ CMAKE_ARGS ?=
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
 
-.PHONY: help demo test bench format lint clean configure
+.PHONY: help demo tool test bench format lint clean configure
 
 help:
 	@echo "make demo     train LeNet-5 on Fashion-MNIST with AdaAct"
+	@echo "make tool     build the command line tool, adaact"
 	@echo "make test     build everything and run the tests"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make format   rewrite the sources with clang-format"
@@ -26,6 +27,12 @@ demo:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) --target fashion_mnist -j $(JOBS)
 	@$(BUILD)/examples/fashion_mnist
+
+tool:
+	@scripts/bootstrap.sh --demo
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) --target adaact_tool -j $(JOBS)
+	@echo "$(BUILD)/app/adaact"
 
 test:
 	@scripts/bootstrap.sh
