@@ -44,8 +44,10 @@ endif()
 
 # Sources that use next to nothing of LibTorch compile faster than the precompiled header, half a
 # gigabyte of it, is read.
-set_source_files_properties(
-  src/io/atomic_file.cpp src/io/checksum.cpp src/io/file_descriptor.cpp src/io/utf8.cpp
+file(GLOB ADAACT_REPORT_SOURCES CONFIGURE_DEPENDS src/report/*.cpp)
+set_source_files_properties(${ADAACT_REPORT_SOURCES}
+  src/io/atomic_file.cpp src/io/checksum.cpp src/io/file_descriptor.cpp
+  src/io/near_miss.cpp src/io/utf8.cpp
   src/data/decode_image.cpp src/data/decode_jpeg.cpp src/data/decode_png.cpp
   src/data/record_file.cpp src/data/resample.cpp src/data/shuffle.cpp
   src/train/append_log.cpp src/train/event_file.cpp src/train/interrupt.cpp

@@ -28,7 +28,7 @@ if(ADAACT_BUILD_LAB)
     INSTALL_RPATH_USE_LINK_PATH ON)
   adaact_install_target(adaact_tool)
 else()
-  set(left_out REGEX "/adaact/(data|models|train)$" EXCLUDE)
+  set(left_out REGEX "/adaact/(data|models|train|report)$" EXCLUDE)
 endif()
 install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" ${left_out})
 

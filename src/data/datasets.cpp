@@ -13,10 +13,16 @@ namespace {
 
 constexpr char kDebiansFashionMnist[] = "/usr/share/datasets/fashion-mnist";
 
+namespace fs = std::filesystem;
 using Open = std::function<std::shared_ptr<Dataset>(const DatasetOptions&)>;
 
-void check_data_dir(const std::string& name, const std::filesystem::path& data_dir) {
-  TORCH_CHECK(!data_dir.empty(), name, ": data_dir is empty, expected the folder of the data");
+fs::path folder_of(const std::string& name, const DatasetOptions& options) {
+  const auto folder = options.data_dir.empty() ? usual_data_dir(name) : options.data_dir;
+  const auto* package =
+      name == "fashion-mnist" ? " (or its Debian package, dataset-fashion-mnist)" : "";
+  TORCH_CHECK(!folder.empty(), name, ": data_dir is empty and there is no data/", name,
+              ", expected the folder of the data", package);
+  return folder;
 }
 
 void check_own_size(const DatasetInfo& info, const DatasetOptions& options) {
@@ -25,27 +31,23 @@ void check_own_size(const DatasetInfo& info, const DatasetOptions& options) {
               ", the size of its images");
 }
 
-Open mnist(const DatasetInfo& info, const char* default_dir) {
+Open mnist(const DatasetInfo& info) {
   return [=](const DatasetOptions& options) {
     check_own_size(info, options);
-    const auto folder = options.data_dir.empty() ? default_dir : options.data_dir;
-    check_data_dir(info.name, folder);
-    return read_mnist(folder, options.split, options.limit, info);
+    return read_mnist(folder_of(info.name, options), options.split, options.limit, info);
   };
 }
 
 Open cifar(const DatasetInfo& info, CifarKind kind) {
   return [=](const DatasetOptions& options) {
     check_own_size(info, options);
-    check_data_dir(info.name, options.data_dir);
-    return read_cifar(options.data_dir, kind, options.split, options.limit, info);
+    return read_cifar(folder_of(info.name, options), kind, options.split, options.limit, info);
   };
 }
 
 std::shared_ptr<Dataset> open_folder(const DatasetOptions& options) {
-  check_data_dir("image-folder", options.data_dir);
   ImageFolderOptions folder;
-  folder.root = options.data_dir;
+  folder.root = folder_of("image-folder", options);
   folder.split = options.split;
   if (options.image_size != 0) folder.image_size = options.image_size;
   folder.resize_size = options.resize_size;
@@ -72,13 +74,11 @@ const std::map<std::string, Open>& entries() {
                                {1, 28, 28},
                                {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
                                 "Shirt", "Sneaker", "Bag", "Ankle boot"},
-                               {{.2860F}, {.3530F}}},
-                              kDebiansFashionMnist)},
+                               {{.2860F}, {.3530F}}})},
       {"mnist", mnist({"mnist",
                        {1, 28, 28},
                        {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
-                       {{.1307F}, {.3081F}}},
-                      "")},
+                       {{.1307F}, {.3081F}}})},
       {"cifar10",
        cifar({"cifar10", {3, 32, 32}, {}, {{.4914F, .4822F, .4465F}, {.2470F, .2435F, .2616F}}},
              CifarKind::Cifar10)},
@@ -103,6 +103,23 @@ std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOpti
   TORCH_CHECK(options.image_size >= 0, name, ": image_size is ", options.image_size,
               ", expected >= 0");
   return found->second(options);
+}
+
+fs::path usual_data_dir(const std::string& name) {
+  if (name == "synthetic") return {};
+  const auto here = fs::path("data") / name;
+  if (fs::is_directory(here)) return here;
+  const bool packaged = name == "fashion-mnist" && fs::is_directory(kDebiansFashionMnist);
+  return packaged ? kDebiansFashionMnist : fs::path();
+}
+
+std::vector<std::pair<std::string, fs::path>> datasets_found() {
+  std::vector<std::pair<std::string, fs::path>> found;
+  for (const auto& name : dataset_names()) {
+    const auto folder = usual_data_dir(name);
+    if (!folder.empty()) found.emplace_back(name, folder);
+  }
+  return found;
 }
 
 std::vector<std::string> dataset_names() {

@@ -1,8 +1,12 @@
 #include <adaact/train/run_config.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <regex>
 #include <thread>
@@ -14,6 +18,7 @@
 #include <torch/cuda.h>
 #include <nlohmann/json.hpp>
 
+#include "io/near_miss.h"
 #include "io/utf8.h"
 
 namespace adaact {
@@ -91,7 +96,8 @@ void one_of(const char* name, const std::string& value, const std::vector<std::s
     if (each == value) return;
     list += (list.empty() ? "" : ", ") + each;
   }
-  TORCH_CHECK(false, name, " is '", value, "', expected one of: ", list);
+  TORCH_CHECK(false, name, " is '", value, "', expected one of: ", list,
+              did_you_mean(value, known));
 }
 
 /// An option that changes nothing is a mistake of whoever gave it.
@@ -120,6 +126,8 @@ void check_model_and_data(const RunConfig& config) {
   check_path("weights", config.weights);
   one_of("dataset", config.dataset, dataset_names());
   check_path("data_dir", config.data_dir);
+  only_with(!config.data_dir.empty(), "data_dir", config.dataset != "synthetic",
+            "a data set that has files");
   between("image_size", config.image_size, 0, 16384);
   between("resize_size", config.resize_size, 0, 16384);
   between("limit_train", config.limit_train, 0, kMany);
@@ -169,7 +177,7 @@ void RunConfig::resolve() {
   check_training(*this);
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   weights = absolute_path(weights);
-  data_dir = absolute_path(data_dir);
+  data_dir = absolute_path(data_dir.empty() ? usual_data_dir(dataset).string() : data_dir);
   optimizer_options = complete_options(optimizer, optimizer_options);
 }
 
@@ -201,6 +209,12 @@ RunConfig RunConfig::from_json(const std::string& text, const std::string& sourc
     TORCH_CHECK(false, "adaact: ", source, " is no configuration of a run: ", error.what());
   }
   return config;
+}
+
+RunConfig RunConfig::read(const std::filesystem::path& config_file) {
+  std::ifstream file(config_file);
+  TORCH_CHECK(file, "adaact: ", config_file.string(), " cannot be opened: ", std::strerror(errno));
+  return from_json({std::istreambuf_iterator<char>(file), {}}, config_file.string());
 }
 
 std::vector<std::string> differences(const RunConfig& config, const RunConfig& there) {

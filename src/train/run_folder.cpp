@@ -2,8 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -23,18 +21,13 @@ namespace fs = std::filesystem;
 constexpr char kConfig[] = "config.json";
 constexpr char kModel[] = "model.safetensors";
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path);
-  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 void check_same(const RunConfig& config, const fs::path& config_file) {
-  const auto there = RunConfig::from_json(read_text(config_file), config_file.string());
+  const auto there = RunConfig::read(config_file);
   std::string list;
-  for (const auto& line : differences(config, there)) list += "\n  " + line;
+  for (const auto& line : differences(config, there)) list += (list.empty() ? "" : "; ") + line;
   TORCH_CHECK(list.empty(), "adaact: ", config_file.parent_path().string(),
-              " holds a run of another configuration:", list);
+              " holds a run of another configuration: ", list,
+              "; name another folder or give the same options");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include "support/errors.h"
+#include "support/temporary_folder.h"
 
 namespace {
 
@@ -38,6 +39,20 @@ TEST(Datasets, BadOptionsSayWhatWasExpected) {
   options.image_size = 0;
   options.limit = -5;
   EXPECT_TRUE(contains(error("synthetic", options), "synthetic: limit is -5, expected >= 0"));
+}
+
+TEST(Datasets, AreFoundInTheFolderDataByTheirNames) {
+  const adaact::testing::TemporaryFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directories(folder.path() / "data" / "cifar10");
+  std::filesystem::current_path(folder.path());
+  const auto found = adaact::datasets_found();
+  const auto error = error_of([] { open_dataset("cifar10", {}); });
+  std::filesystem::current_path(before);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.front().first, "cifar10");
+  EXPECT_EQ(found.front().second, std::filesystem::path("data/cifar10"));
+  EXPECT_TRUE(contains(error, "data/cifar10/data_batch_1.bin")) << error;
 }
 
 TEST(Datasets, TensorsMustFitTheirDescription) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <adaact/data/dataset.h>
@@ -11,7 +12,7 @@
 namespace adaact {
 
 struct DatasetOptions {
-  /// Empty: the place where Debian puts the data, if it ships them.
+  /// Empty: data/<name> in the working directory, or where Debian puts the data if it ships them.
   std::filesystem::path data_dir;
   Split split = Split::Train;
   /// At most so many samples, 0 for all: the first ones of a file, evenly spaced ones of a folder,
@@ -32,5 +33,11 @@ struct DatasetOptions {
 std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOptions& options);
 
 std::vector<std::string> dataset_names();
+
+/// Where a data set is if nothing is said; empty where it is not there.
+std::filesystem::path usual_data_dir(const std::string& name);
+
+/// Data sets that open without a data_dir, and where they are.
+std::vector<std::pair<std::string, std::filesystem::path>> datasets_found();
 
 }  // namespace adaact

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ struct RunConfig {
   std::string weights;  // safetensors to begin with; empty: a fresh initialisation
 
   std::string dataset = "fashion-mnist";
-  std::string data_dir;          // empty: where Debian puts the data
+  std::string data_dir;          // empty: data/<dataset>, or where Debian puts the data
   std::int64_t image_size = 0;   // 0: the data set's own
   std::int64_t resize_size = 0;  // of an image folder, before the centre crop; 0: image_size
   std::int64_t limit_train = 0;  // 0: all
@@ -50,6 +51,8 @@ struct RunConfig {
 
   std::string to_json() const;
   static RunConfig from_json(const std::string& text, const std::string& source);
+  /// The config.json of a run.
+  static RunConfig read(const std::filesystem::path& config_file);
 };
 
 /// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one by

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include <adaact/train/metrics.h>
+#include <adaact/train/run_config.h>
+
+namespace adaact {
+
+/// What a training run has left in its folder so far. It may still be going on: a record that is only
+/// half written is left out, and there may be no epoch yet.
+struct RunHistory {
+  std::filesystem::path folder;
+  RunConfig config;
+  std::vector<StepMetrics> steps;
+  std::vector<EpochMetrics> epochs;  // numbers that were not finite are NaN
+  bool finished = false;
+  std::optional<std::int64_t> parameters;  // known once the run is finished
+
+  /// A folder that holds no run is an error that names it, a damaged record one that names its line.
+  static RunHistory read(const std::filesystem::path& folder);
+
+  /// Of training since the run began, waiting for data included; evaluation is not.
+  double seconds() const;
+  /// Steps of a whole epoch; nothing before the first one is finished.
+  std::optional<double> steps_per_epoch() const;
+  /// The epoch with the best test accuracy; null before the first one is finished.
+  const EpochMetrics* best_epoch() const;
+};
+
+}  // namespace adaact

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace adaact {
+
+// Numbers as a person reads them; "–" for what is not there.
+
+inline constexpr char kNothing[] = "–";
+
+/// 0.8631 as "86.31 %".
+std::string percent(double fraction);
+/// Four decimals; very large ones in powers of ten.
+std::string decimal(double value);
+/// Six digits: 0.0333333.
+std::string rounded(double value);
+/// "18.6 s", "12 min 04 s", "3 h 20 min".
+std::string duration(double seconds);
+/// 62006 as "62,006".
+std::string grouped(std::int64_t count);
+
+}  // namespace adaact

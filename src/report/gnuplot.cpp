@@ -1,0 +1,108 @@
+#include "report/gnuplot.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <c10/util/Exception.h>
+
+#include "report/gnuplot_script.h"
+#include "report/markup.h"
+#include "report/plot_svg.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    auto name = (fs::temp_directory_path() / "adaact_plot_XXXXXX").string();
+    TORCH_CHECK(::mkdtemp(name.data()) != nullptr, "adaact: cannot make a folder ", name, ": ",
+                std::strerror(errno));
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Whether gnuplot ended with 0. What it says goes to a file.
+bool run_gnuplot(std::string script_file, const fs::path& messages) {
+  std::string program = "gnuplot";
+  std::string without_personal_settings = "-d";
+  char* arguments[] = {program.data(), without_personal_settings.data(), script_file.data(),
+                       nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, messages.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, ::environ);
+  posix_spawn_file_actions_destroy(&actions);
+  TORCH_CHECK(error != ENOENT,
+              "adaact: figures need gnuplot, which is not on the PATH; install it: "
+              "apt-get install gnuplot-nox");
+  TORCH_CHECK(error == 0, "adaact: cannot start gnuplot: ", std::strerror(error));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// In one line: gnuplot quotes its script and points below the place.
+std::string in_one_line(const std::string& messages) {
+  std::string line;
+  for (const char character : printable(messages)) {
+    if (character != ' ' || (!line.empty() && line.back() != ' ')) line += character;
+  }
+  return line.empty() ? "it said nothing" : line;
+}
+
+}  // namespace
+
+RenderedPlot render_plot(const Plot& described, const std::string& id) {
+  const auto plot = drawable_part(described);
+  TORCH_CHECK(!plot.series.empty(), "adaact: the plot '", plot.title,
+              "' has no points, expected at least one");
+  const TemporaryFolder folder;
+  const auto script_file = folder / "plot.gp";
+  const auto svg_file = folder / "plot.svg";
+  const auto png_file = folder / "plot.png";
+  const auto message_file = folder / "messages.txt";
+  std::ofstream(script_file) << gnuplot_script(plot, svg_file, png_file);
+  const bool succeeded = run_gnuplot(script_file.string(), message_file);
+  const auto svg = read_file(svg_file);
+  auto png = read_file(png_file);
+  TORCH_CHECK(succeeded && !svg.empty() && !png.empty(), "adaact: gnuplot could not draw '",
+              plot.title, "': ", in_one_line(read_file(message_file)));
+  return {svg_for_page(svg, plot, id), std::move(png)};
+}
+
+}  // namespace adaact

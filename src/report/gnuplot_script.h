@@ -1,0 +1,15 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "report/plot.h"
+
+namespace adaact {
+
+/// Commands for gnuplot 5.4 that draw a plot twice: as SVG, in the colours that svg_for_page() looks
+/// for, and as PNG with title and legend. All points must be drawable.
+std::string gnuplot_script(const Plot& plot, const std::filesystem::path& svg,
+                           const std::filesystem::path& png);
+
+}  // namespace adaact

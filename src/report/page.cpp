@@ -1,0 +1,127 @@
+#include "report/page.h"
+
+#include <system_error>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "io/atomic_file.h"
+#include "report/gnuplot.h"
+#include "report/page_style.h"
+#include "report/palette.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+Markup row_markup(const std::vector<Cell>& row, bool heading) {
+  Markup cells;
+  for (const auto& cell : row) {
+    const bool is_first = &cell == &row.front();
+    Attributes attributes;
+    if (heading) attributes.emplace_back("scope", "col");
+    if (!heading && is_first) attributes.emplace_back("scope", "row");
+    if (!cell.style.empty()) attributes.emplace_back("class", cell.style);
+    cells += element(heading || is_first ? "th" : "td", attributes, cell.content);
+  }
+  return element("tr", cells) + Markup{"\n"};
+}
+
+Markup legend(const Plot& plot) {
+  Markup entries;
+  for (const auto& series : plot.series) {
+    entries += element("li", swatch(series.style) + element("span", text(series.name)));
+  }
+  return element("ul", {{"class", "legend"}}, entries);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TORCH_CHECK(!error, "adaact: cannot make the folder ", folder.string(), ": ", error.message());
+}
+
+}  // namespace
+
+Markup to_markup(const Table& table) {
+  Markup rows;
+  for (const auto& row : table.rows) rows += row_markup(row, /*heading=*/false);
+  const auto content = element("thead", row_markup(table.heading, /*heading=*/true)) +
+                       element("tbody", Markup{"\n"} + rows);
+  // With the keyboard only what can have the focus can be scrolled.
+  const Attributes box{
+      {"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", table.name}};
+  return element("div", box, element("table", content)) + Markup{"\n"};
+}
+
+Markup swatch(std::size_t style) {
+  Attributes line{{"x1", "0"}, {"y1", "6"}, {"x2", "28"}, {"y2", "6"}};
+  line.emplace_back("stroke", "var(" + colour_variable(style) + ")");
+  const std::string dashes = dashes_of(style);
+  if (!dashes.empty()) line.emplace_back("stroke-dasharray", dashes);
+  return element("svg", {{"class", "swatch"}, {"viewBox", "0 0 28 12"}, {"aria-hidden", "true"}},
+                 element("line", line, {}));
+}
+
+Page::Page(fs::path path, std::string title) : path_(std::move(path)), title_(std::move(title)) {
+  std::error_code unknown;
+  TORCH_CHECK(path_.has_filename() && !fs::is_directory(path_, unknown),
+              "adaact: cannot write a page to '", path_.string(),
+              "': expected the name of a file, as report.html");
+  if (path_.has_parent_path()) make_folder(path_.parent_path());
+  figure_folder_ = path_.parent_path() / (path_.stem().string() + "_figures");
+}
+
+void Page::add_heading(const std::string& heading) {
+  add(element("h2", text(heading)) + Markup{"\n"});
+}
+
+void Page::add_paragraph(const std::string& paragraph, const std::string& style) {
+  const auto attributes = style.empty() ? Attributes{} : Attributes{{"class", style}};
+  add(element("p", attributes, text(paragraph)) + Markup{"\n"});
+}
+
+Markup Page::figure(const Plot& plot, const std::string& name, const std::string& caption) {
+  const auto shown = drawable_part(plot);
+  const auto title = element("h3", text(plot.title));
+  if (shown.series.empty()) {
+    return element("figure",
+                   title + element("p", {{"class", "note"}}, text("Nothing to show yet.")));
+  }
+  const auto rendered = render_plot(shown, name);
+  const auto file_name = name + ".png";
+  make_folder(figure_folder_);
+  write_file_atomically(figure_folder_ / file_name, rendered.png);
+  const auto address = relative_address((figure_folder_.filename() / file_name).string());
+  const auto below =
+      text(caption.empty() ? "" : caption + " ") +
+      element("a", {{"href", address}, {"aria-label", "PNG of " + plot.title}}, text("PNG"));
+  return element("figure",
+                 title + legend(shown) + Markup{rendered.svg} + element("figcaption", below)) +
+         Markup{"\n"};
+}
+
+void Page::add_figures(const std::vector<Markup>& figures) {
+  Markup all{"\n"};
+  for (const auto& each : figures) all += each;
+  add(element("div", {{"class", "figures"}}, all) + Markup{"\n"});
+}
+
+bool Page::remove_figure(const std::string& name) const {
+  return fs::remove(figure_folder_ / (name + ".png"));
+}
+
+void Page::write() const {
+  const auto head =
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n" +
+      element("title", text(title_)).html + "\n<style>" + page_style() +
+      "</style>\n</head>\n<body>\n";
+  const auto main =
+      element("main", Markup{"\n"} + element("h1", text(title_)) + Markup{"\n"} + body_);
+  write_file_atomically(path_, head + main.html + "\n</body>\n</html>\n");
+}
+
+}  // namespace adaact

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/markup.h"
+#include "report/plot.h"
+
+namespace adaact {
+
+struct Cell {
+  Markup content;
+  std::string style;  // of the style sheet: "number", "number best", "wide"; empty: plain text
+};
+
+/// The first cell of each row is its heading.
+struct Table {
+  std::string name;  // for those who cannot see it
+  std::vector<Cell> heading;
+  std::vector<std::vector<Cell>> rows;
+};
+
+/// In a box of its own, in which a wide table scrolls.
+Markup to_markup(const Table& table);
+
+/// The line that stands for a series in legends and tables.
+Markup swatch(std::size_t style);
+
+/// One HTML page with figures. All that it needs is in it; the figures are PNG files beside it too.
+class Page {
+ public:
+  /// Makes the folder of the figures. A place that cannot be written to is found here, before any
+  /// work is done.
+  Page(std::filesystem::path path, std::string title);
+
+  void add(const Markup& content) { body_ += content; }
+  void add_heading(const std::string& heading);
+  void add_paragraph(const std::string& paragraph, const std::string& style = {});
+  void add_table(const Table& table) { add(to_markup(table)); }
+
+  /// Draws the plot and writes its PNG under this name. A plot without points is a sentence instead.
+  Markup figure(const Plot& plot, const std::string& name, const std::string& caption);
+  /// Side by side where there is room.
+  void add_figures(const std::vector<Markup>& figures);
+
+  /// The page itself; until here an earlier one is untouched.
+  void write() const;
+  /// One of an earlier page; whether it was there.
+  bool remove_figure(const std::string& name) const;
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path figure_folder_;
+  std::string title_;
+  Markup body_;
+};
+
+}  // namespace adaact

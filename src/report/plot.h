@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace adaact {
+
+struct Point {
+  double x = 0.0;
+  double y = 0.0;
+};
+
+struct Series {
+  std::string name;
+  std::vector<Point> points;  // those that are not finite are left out of the picture
+  std::size_t style = 0;      // colour and dashes: the same run looks the same in every plot
+};
+
+enum class Scale { Linear, Logarithmic };
+
+struct Tick {
+  double position = 0.0;
+  std::string label;
+};
+
+struct Axis {
+  std::string label;
+  std::string unit = {};  // after the number of each tick, as " %"
+  Scale scale = Scale::Linear;
+  bool whole_numbers = false;    // no tick between two of them
+  bool from_zero = false;        // begins there, whatever the values
+  bool tight = false;            // ends where the values do, and not at a tick
+  std::vector<Tick> ticks = {};  // empty: chosen by the values
+};
+
+/// What a figure shows; how it is drawn is render_plot()'s business.
+struct Plot {
+  std::string title;
+  Axis x;
+  Axis y;
+  std::vector<Series> series;
+};
+
+/// The part of the axis that is drawn, and its ticks.
+struct AxisLayout {
+  double low = 0.0;
+  double high = 1.0;
+  std::vector<Tick> ticks;
+};
+AxisLayout lay_out(const Axis& axis, const std::vector<double>& values);
+
+/// Without points that cannot be drawn (not finite, or not positive on a logarithmic axis) and without
+/// series that have no others.
+Plot drawable_part(const Plot& plot);
+
+/// Averages over `window` neighbouring points, at no more than `count` places: noise goes, and a run
+/// of a million steps gives a small figure. Points that are not finite are left out.
+std::vector<Point> smooth(const std::vector<Point>& points, std::size_t window, std::size_t count);
+
+}  // namespace adaact

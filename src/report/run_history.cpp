@@ -1,0 +1,163 @@
+#include <adaact/report/run_history.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+// Layers keep the order of the model.
+using nlohmann::ordered_json;
+
+constexpr char kConfig[] = "config.json";
+constexpr char kMetrics[] = "metrics.jsonl";
+constexpr char kModel[] = "model.safetensors";
+
+/// JSON has no number that is not finite: null stands for it.
+double number(const ordered_json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+StepMetrics to_step(const ordered_json& record) {
+  StepMetrics step;
+  step.step = record.at("step").get<std::int64_t>();
+  step.epoch = record.at("epoch").get<std::int64_t>();
+  step.loss = number(record.at("loss"));
+  step.top1 = number(record.at("top1"));
+  step.learning_rate = number(record.at("learning_rate"));
+  step.seconds = number(record.at("seconds"));
+  step.wait_seconds = number(record.at("wait_seconds"));
+  step.images_per_second = number(record.at("images_per_second"));
+  step.gradient_norm = number(record.at("gradient_norm"));
+  if (record.contains("update_norm")) step.update_norm = number(record.at("update_norm"));
+  return step;
+}
+
+EpochMetrics to_epoch(const ordered_json& record) {
+  EpochMetrics epoch;
+  epoch.step = record.at("step").get<std::int64_t>();
+  epoch.epoch = record.at("epoch").get<std::int64_t>();
+  epoch.train_loss = number(record.at("train_loss"));
+  epoch.train_top1 = number(record.at("train_top1"));
+  epoch.test.loss = number(record.at("test_loss"));
+  epoch.test.top1 = number(record.at("test_top1"));
+  epoch.test.top5 = number(record.at("test_top5"));
+  epoch.seconds = number(record.at("seconds"));
+  epoch.images_per_second = number(record.at("images_per_second"));
+  for (const auto& [layer, moment] : record.at("second_moments").items()) {
+    epoch.second_moments.emplace_back(layer, number(moment));
+  }
+  return epoch;
+}
+
+void add_record(const ordered_json& record, RunHistory& history) {
+  const auto kind = record.at("kind").get<std::string>();
+  if (kind == "step") history.steps.push_back(to_step(record));
+  if (kind == "epoch") history.epochs.push_back(to_epoch(record));
+  // Another kind is from a newer version and not needed here.
+}
+
+void read_metrics(const fs::path& path, RunHistory& history) {
+  std::ifstream file(path, std::ios::binary);
+  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    const bool without_end = file.eof();
+    const auto record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (record.is_discarded() && without_end) return;  // being written, or was when it was killed
+    TORCH_CHECK(!record.is_discarded(), "adaact: ", path.string(), ", line ", number,
+                " is damaged: no JSON");
+    try {
+      add_record(record, history);
+    } catch (const ordered_json::exception& error) {
+      TORCH_CHECK(false, "adaact: ", path.string(), ", line ", number,
+                  " is no record of a run: ", error.what());
+    }
+  }
+}
+
+bool is_buffer(const std::string& name) {
+  static const std::vector<std::string> ends{"running_mean", "running_var", "num_batches_tracked"};
+  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) {
+    return name.size() >= end.size() &&
+           name.compare(name.size() - end.size(), end.size(), end) == 0;
+  });
+}
+
+/// From the header alone: a file of weights may be large. A report does without the number where the
+/// file cannot be understood.
+std::optional<std::int64_t> count_parameters(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::uint64_t length = 0;  // files are little endian, and so are the machines we run on
+  file.read(reinterpret_cast<char*>(&length), sizeof(length));
+  constexpr std::uint64_t kLongest = 100'000'000;
+  if (!file || length > kLongest) return std::nullopt;
+  std::string text(length, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(length));
+  const auto header = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!file || !header.is_object()) return std::nullopt;
+  std::int64_t count = 0;
+  try {
+    for (const auto& [name, tensor] : header.items()) {
+      if (name == "__metadata__" || is_buffer(name)) continue;
+      const auto shape = tensor.at("shape").get<std::vector<std::int64_t>>();
+      count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    }
+  } catch (const ordered_json::exception&) {
+    return std::nullopt;
+  }
+  return count;
+}
+
+}  // namespace
+
+RunHistory RunHistory::read(const fs::path& folder) {
+  TORCH_CHECK(fs::exists(folder), "adaact: ", folder.string(),
+              " is no run: there is no such folder");
+  TORCH_CHECK(fs::is_directory(folder), "adaact: ", folder.string(),
+              " is no run: it is a file; name the folder of the run");
+  const auto config_file = folder / kConfig;
+  TORCH_CHECK(fs::exists(config_file), "adaact: ", folder.string(),
+              " is no run: there is no config.json in it");
+  RunHistory history;
+  history.folder = folder;
+  history.config = RunConfig::read(config_file);
+  const auto metrics_file = folder / kMetrics;
+  if (fs::exists(metrics_file)) read_metrics(metrics_file, history);
+  const auto model_file = folder / kModel;
+  history.finished = fs::exists(model_file);
+  if (history.finished) history.parameters = count_parameters(model_file);
+  return history;
+}
+
+double RunHistory::seconds() const {
+  double sum = 0.0;
+  for (const auto& step : steps) sum += step.seconds + step.wait_seconds;
+  return sum;
+}
+
+std::optional<double> RunHistory::steps_per_epoch() const {
+  if (epochs.empty()) return std::nullopt;
+  const auto& last = epochs.back();
+  return static_cast<double>(last.step) / static_cast<double>(last.epoch + 1);
+}
+
+const EpochMetrics* RunHistory::best_epoch() const {
+  const EpochMetrics* best = nullptr;
+  for (const auto& epoch : epochs) {
+    if (best == nullptr || epoch.test.top1 > best->test.top1) best = &epoch;
+  }
+  return best;
+}
+
+}  // namespace adaact

@@ -1,0 +1,165 @@
+#include <adaact/report/run_history.h>
+
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "report/named_runs.h"
+#include "support/errors.h"
+#include "support/made_up_run.h"
+#include "support/run_files.h"
+#include "support/temporary_folder.h"
+
+namespace {
+
+using adaact::NamedRun;
+using adaact::read_runs;
+using adaact::RunHistory;
+using adaact::testing::bytes_of;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+using adaact::testing::made_up_step;
+using adaact::testing::MadeUpRun;
+using adaact::testing::TemporaryFolder;
+using adaact::testing::write_run;
+namespace fs = std::filesystem;
+
+class RunHistoryTest : public ::testing::Test {
+ protected:
+  fs::path made(const std::string& name, const MadeUpRun& run = {}) const {
+    write_run(folder_.path() / name, run);
+    return folder_.path() / name;
+  }
+  static void append(const fs::path& run, const std::string& text) {
+    std::ofstream(run / "metrics.jsonl", std::ios::app) << text;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RunHistoryTest, ReadsAFinishedRun) {
+  MadeUpRun run;
+  run.config.model = "resnet20";
+  const auto history = RunHistory::read(made("run", run));
+  EXPECT_EQ(history.config.model, "resnet20");
+  ASSERT_EQ(history.steps.size(), 30U);
+  EXPECT_EQ(history.steps[3].step, 4);
+  EXPECT_DOUBLE_EQ(history.steps[3].loss, 0.5);
+  EXPECT_DOUBLE_EQ(history.seconds(), 15.0);
+  ASSERT_EQ(history.epochs.size(), 3U);
+  EXPECT_DOUBLE_EQ(history.epochs[2].test.top1, 0.75);
+  EXPECT_EQ(history.best_epoch(), &history.epochs[2]);
+  EXPECT_DOUBLE_EQ(history.steps_per_epoch().value(), 10.0);
+  EXPECT_TRUE(history.finished);
+  EXPECT_EQ(history.parameters, 24);  // without the buffer
+}
+
+TEST_F(RunHistoryTest, KeepsLayersInTheOrderOfTheModel) {
+  MadeUpRun run;
+  run.layers = {"stem.weight", "a.weight", "head.weight"};
+  const auto history = RunHistory::read(made("run", run));
+  const auto& moments = history.epochs[0].second_moments;
+  ASSERT_EQ(moments.size(), 3U);
+  EXPECT_EQ(moments[0].first, "stem.weight");
+  EXPECT_EQ(moments[1].first, "a.weight");
+  EXPECT_EQ(moments[2].first, "head.weight");
+}
+
+TEST_F(RunHistoryTest, LeavesOutALastLineThatIsHalfWritten) {
+  const auto run = made("run");
+  const auto line = made_up_step(31, 3).dump();
+  append(run, line.substr(0, line.size() / 2));
+  EXPECT_EQ(RunHistory::read(run).steps.size(), 30U);
+}
+
+TEST_F(RunHistoryTest, TakesAWholeLastLineWithoutItsEnd) {
+  const auto run = made("run");
+  append(run, made_up_step(31, 3).dump());
+  EXPECT_EQ(RunHistory::read(run).steps.size(), 31U);
+}
+
+TEST_F(RunHistoryTest, ReadsARunThatHasJustBegun) {
+  const auto run = folder_.path() / "begun";
+  fs::create_directories(run);
+  std::ofstream(run / "config.json") << adaact::RunConfig().to_json();
+  const auto history = RunHistory::read(run);
+  EXPECT_TRUE(history.steps.empty());
+  EXPECT_EQ(history.best_epoch(), nullptr);
+  EXPECT_FALSE(history.steps_per_epoch().has_value());
+  EXPECT_FALSE(history.finished);
+  EXPECT_FALSE(history.parameters.has_value());
+}
+
+TEST_F(RunHistoryTest, TakesALossThatIsNotFinite) {
+  const auto run = made("run");
+  auto step = made_up_step(31, 3);
+  step["loss"] = nullptr;
+  append(run, step.dump() + "\n");
+  EXPECT_TRUE(std::isnan(RunHistory::read(run).steps.back().loss));
+}
+
+TEST_F(RunHistoryTest, PassesOverRecordsOfAnotherKind) {
+  const auto run = made("run");
+  append(run, "{\"kind\":\"photograph\"}\n");
+  EXPECT_EQ(RunHistory::read(run).steps.size(), 30U);
+}
+
+TEST_F(RunHistoryTest, NamesTheLineOfADamagedRecord) {
+  const auto run = made("run");
+  append(run, "{\"kind\":\"ste\n" + made_up_step(31, 3).dump() + "\n");
+  const auto error = error_of([&] { RunHistory::read(run); });
+  EXPECT_TRUE(contains(error, (run / "metrics.jsonl").string() + ", line 34 is damaged"));
+}
+
+TEST_F(RunHistoryTest, NamesTheLineOfARecordThatLacksSomething) {
+  const auto run = made("run");
+  append(run, "{\"kind\":\"step\",\"step\":31}\n");
+  const auto error = error_of([&] { RunHistory::read(run); });
+  EXPECT_TRUE(contains(error, "line 34 is no record of a run"));
+  EXPECT_TRUE(contains(error, "epoch"));
+}
+
+TEST_F(RunHistoryTest, NamesWhatIsNoRun) {
+  const auto absent = folder_.path() / "absent";
+  EXPECT_TRUE(contains(error_of([&] { RunHistory::read(absent); }),
+                       absent.string() + " is no run: there is no such folder"));
+  EXPECT_TRUE(contains(error_of([&] { RunHistory::read(folder_.path()); }),
+                       "is no run: there is no config.json in it"));
+  std::ofstream(folder_.path() / "file") << "x";
+  EXPECT_TRUE(contains(error_of([&] { RunHistory::read(folder_.path() / "file"); }),
+                       "is no run: it is a file"));
+}
+
+TEST_F(RunHistoryTest, DoesWithoutTheNumberOfParametersIfWeightsAreDamaged) {
+  const auto run = made("run");
+  for (const std::string bytes :
+       {"", "short", "\xff\xff\xff\xff\xff\xff\xff\xff", "\2\0\0\0\0\0\0\0[]"}) {
+    std::ofstream(run / "model.safetensors", std::ios::binary) << bytes;
+    EXPECT_FALSE(RunHistory::read(run).parameters.has_value());
+  }
+}
+
+TEST_F(RunHistoryTest, RunsAreCalledByTheirFolders) {
+  const auto runs = read_runs({made("first"), made("second") / ""});
+  EXPECT_EQ(runs[0].name, "first");
+  EXPECT_EQ(runs[1].name, "second");
+}
+
+TEST_F(RunHistoryTest, RunsOfTheSameNameHaveTheirParentsToo) {
+  const auto runs = read_runs({made("a/run"), made("b/run"), made("c")});
+  EXPECT_EQ(runs[0].name, "a/run");
+  EXPECT_EQ(runs[1].name, "b/run");
+  EXPECT_EQ(runs[2].name, "c");
+}
+
+TEST_F(RunHistoryTest, ARunThatIsNamedTwiceIsOne) {
+  const auto run = made("run");
+  EXPECT_EQ(read_runs({run, run / "." / ""}).size(), 1U);
+}
+
+TEST_F(RunHistoryTest, NoRunsAreAnError) {
+  EXPECT_TRUE(contains(error_of([] { read_runs({}); }), "name at least one folder"));
+}
+
+}  // namespace
