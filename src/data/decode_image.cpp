@@ -12,6 +12,8 @@ namespace adaact {
 namespace {
 
 EncodedImage read_whole(const std::filesystem::path& path) {
+  TORCH_CHECK(!std::filesystem::is_directory(path), "adaact: ", path.string(),
+              " is a folder, expected a JPEG or PNG file");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   TORCH_CHECK(file.good(), "adaact: ", path.string(), " cannot be opened");
   const auto size = static_cast<std::int64_t>(file.tellg());

@@ -1,4 +1,5 @@
 #include <adaact/models/weights.h>
+#include <algorithm>
 
 #include <set>
 #include <sstream>
@@ -104,8 +105,14 @@ class Comparison {
   }
 
   static std::string list(const std::string& title, const std::vector<std::string>& entries) {
+    constexpr std::size_t kShown = 5;
     std::string text;
-    for (const auto& entry : entries) text += (text.empty() ? "" : "; ") + entry;
+    for (std::size_t i = 0; i < std::min(kShown, entries.size()); ++i) {
+      text += (text.empty() ? "" : "; ") + entries[i];
+    }
+    if (entries.size() > kShown) {
+      text += " and " + std::to_string(entries.size() - kShown) + " more";
+    }
     return text.empty() ? "" : "\n  " + title + ": " + text;
   }
 

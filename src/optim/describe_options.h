@@ -248,7 +248,7 @@ Options options_from_json(const nlohmann::json& given, Options options) {
 
 inline nlohmann::json parse_options(const std::string& text) {
   auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK(!parsed.is_discarded(), "adaact: the options are no JSON: ", text);
+  TORCH_CHECK(!parsed.is_discarded(), "adaact: the optimizer's options are no JSON: ", text);
   return parsed;
 }
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <adaact/models/weights.h>
+#include <adaact/train/model_card.h>
 #include <torch/torch.h>
-#include <nlohmann/json.hpp>
 
 #include "train/checkpoint.h"
 #include "train/checkpoint_store.h"
@@ -91,10 +91,9 @@ class RunInProgress : public TrainingCallback {
 
   void save_model() {
     journal_.flush();
-    save_weights(*parts_.model, folder_.model_file(),
-                 {{"model", config_.model},
-                  {"dataset", config_.dataset},
-                  {"classes", nlohmann::json(parts_.train_data->class_names()).dump()}});
+    const ModelCard card{config_.model, config_.batchnorm, parts_.train_data->info(),
+                         config_.resize_size};
+    save_weights(*parts_.model, folder_.model_file(), card.to_metadata());
   }
 
   const RunConfig& config_;

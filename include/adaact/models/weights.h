@@ -30,7 +30,7 @@ struct LoadReport {
 
 /// Reads what save_weights() wrote, or a Python model exported under the same state names, in
 /// whatever floating-point dtype. Tensors that are missing, unexpected or of another shape are one
-/// error that lists them all, and the model is then as it was. `num_batches_tracked` may be absent.
+/// error that names the first five of each kind, and the model is then as it was. `num_batches_tracked` may be absent.
 LoadReport load_weights(Model& model, const std::filesystem::path& path,
                         const LoadOptions& options = {});
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include <adaact/data/dataset.h>
+#include <adaact/models/model.h>
+#include <adaact/models/registry.h>
+
+namespace adaact {
+
+/// What a file of trained weights says about itself: enough to build the model and to prepare an image
+/// for it. Kept as strings beside the tensors.
+struct ModelCard {
+  std::string model;
+  bool batchnorm = true;
+  DatasetInfo data;
+  std::int64_t resize_size = 0;  // the shorter side of a picture before the centre crop
+
+  std::map<std::string, std::string> to_metadata() const;
+  /// An error that names `source` where something is missing.
+  static ModelCard from_metadata(const std::map<std::string, std::string>& metadata,
+                                 const std::string& source);
+
+  /// Untrained.
+  std::shared_ptr<Model> build() const;
+};
+
+}  // namespace adaact

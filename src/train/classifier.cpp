@@ -1,0 +1,70 @@
+#include <adaact/train/classifier.h>
+
+#include <algorithm>
+
+#include <adaact/io/safetensors.h>
+#include <adaact/models/weights.h>
+#include <torch/torch.h>
+
+#include "data/decode_image.h"
+#include "data/resample.h"
+
+namespace adaact {
+namespace {
+
+ModelCard read_card(const std::filesystem::path& weights) {
+  return ModelCard::from_metadata(TensorFile::read(weights).metadata, weights.string());
+}
+
+/// (3, side, side) to (1, side, side): luminance as in ITU-R BT.601.
+std::vector<std::uint8_t> to_grey(const std::vector<std::uint8_t>& rgb) {
+  const auto size = rgb.size() / 3;
+  std::vector<std::uint8_t> grey(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    grey[i] = static_cast<std::uint8_t>(
+        (299 * rgb[i] + 587 * rgb[size + i] + 114 * rgb[2 * size + i] + 500) / 1000);
+  }
+  return grey;
+}
+
+}  // namespace
+
+Classifier::Classifier(const std::filesystem::path& weights, torch::Device device)
+    : card_(read_card(weights)),
+      model_(card_.build()),
+      normalizer_(card_.data.shape, card_.data.normalization, AugmentOptions::evaluation()),
+      device_(device) {
+  TORCH_CHECK(card_.data.shape.channels == 1 || card_.data.shape.channels == 3,
+              "adaact: ", weights.string(), " is for images of ", card_.data.shape.channels,
+              " channels, expected 1 or 3");
+  load_weights(*model_, weights);
+  model_->to(device_);
+  model_->eval();
+}
+
+torch::Tensor Classifier::prepare(const std::filesystem::path& image) const {
+  const auto& shape = card_.data.shape;
+  const auto side = shape.height;
+  std::vector<std::uint8_t> planes(static_cast<std::size_t>(3 * side * side));
+  resize_and_crop(decode_image(image), std::max(card_.resize_size, side), side, planes.data());
+  if (shape.channels == 1) planes = to_grey(planes);
+  auto input = torch::empty({1, shape.channels, side, side});
+  normalizer_.apply(planes.data(), {}, input.data_ptr<float>());
+  return input.to(device_);
+}
+
+std::vector<ClassProbability> Classifier::classify(const std::filesystem::path& image,
+                                                   std::size_t most) const {
+  const torch::NoGradGuard no_grad;
+  const auto probabilities = torch::softmax(model_->forward(prepare(image))[0], 0).to(torch::kCPU);
+  const auto count = std::min<std::int64_t>(static_cast<std::int64_t>(most), probabilities.size(0));
+  const auto [values, indices] = probabilities.topk(count);
+  std::vector<ClassProbability> best;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto label = static_cast<std::size_t>(indices[i].item<std::int64_t>());
+    best.push_back({card_.data.class_names[label], values[i].item<double>()});
+  }
+  return best;
+}
+
+}  // namespace adaact

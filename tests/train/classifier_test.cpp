@@ -1,0 +1,102 @@
+#include <adaact/train/classifier.h>
+
+#include <adaact/io/safetensors.h>
+#include <adaact/models/weights.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "data/image_files.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace {
+
+using adaact::Classifier;
+using adaact::ModelCard;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+using adaact::testing::plain_image;
+namespace fs = std::filesystem;
+
+ModelCard small_card(std::int64_t channels) {
+  ModelCard card;
+  card.model = "mlp";
+  card.data.name = "image-folder";
+  card.data.shape = {channels, 4, 4};
+  card.data.class_names = {"dark", "grey", "bright"};
+  const auto count = static_cast<std::size_t>(channels);
+  card.data.normalization = {std::vector<float>(count, 0.5F), std::vector<float>(count, 0.25F)};
+  return card;
+}
+
+class ClassifierTest : public ::testing::Test {
+ protected:
+  /// A model whose logits are b + w · (mean of its normalised input) for each class.
+  void write_model(const ModelCard& card) const {
+    const auto model = card.build();
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : model->named_parameters()) parameter.value().zero_();
+    auto parameters = model->parameters();
+    // The first hidden neuron is 4 + mean, positive for every image; the rest stay zero.
+    const auto inputs = static_cast<double>(card.data.shape.bytes());
+    parameters[0][0].fill_(1.0 / inputs);
+    parameters[1][0] = 4.0;
+    for (std::size_t i = 2; i + 2 < parameters.size(); i += 2) parameters[i][0][0] = 1.0;
+    auto head = parameters[parameters.size() - 2];
+    head.select(1, 0).copy_(torch::tensor({-1.0F, 0.0F, 1.0F}));
+    parameters.back().copy_(torch::tensor({4.0F, 0.0F, -4.0F}));
+    adaact::save_weights(*model, weights(), card.to_metadata());
+  }
+  fs::path weights() const { return folder_.path() / "model.safetensors"; }
+  fs::path picture(const std::vector<std::uint8_t>& colour) const {
+    const auto path = folder_.path() / "picture.png";
+    adaact::testing::write_png(path, plain_image(9, 7, colour), {PNG_COLOR_TYPE_RGB, 8, false, {}});
+    return path;
+  }
+
+  adaact::testing::TemporaryFolder folder_;
+};
+
+TEST_F(ClassifierTest, ProbabilitiesAreTheSoftmaxOfTheNormalisedPicture) {
+  write_model(small_card(3));
+  const Classifier classifier(weights());
+  const auto classes = classifier.classify(picture({255, 255, 255}));
+  // The input is (1 - 0.5)/0.25 = 2 everywhere, so the logits are -2, 0 and 2 but for an addend.
+  const auto expected = torch::softmax(torch::tensor({-2.0, 0.0, 2.0}), 0);
+  ASSERT_EQ(classes.size(), 3U);  // fewer classes than five
+  EXPECT_EQ(classes[0].name, "bright");
+  EXPECT_NEAR(classes[0].probability, expected[2].item<double>(), 1e-5);
+  EXPECT_EQ(classes[2].name, "dark");
+  EXPECT_NEAR(classes[2].probability, expected[0].item<double>(), 1e-5);
+  EXPECT_EQ(classifier.classify(picture({0, 0, 0}), 1).at(0).name, "dark");
+}
+
+TEST_F(ClassifierTest, AGreyModelSeesTheLuminance) {
+  write_model(small_card(1));
+  const Classifier classifier(weights());
+  const auto probability_of_bright = [&](const std::vector<std::uint8_t>& colour) {
+    for (const auto& each : classifier.classify(picture(colour))) {
+      if (each.name == "bright") return each.probability;
+    }
+    return -1.0;
+  };
+  EXPECT_GT(probability_of_bright({0, 255, 0}), probability_of_bright({255, 0, 0}));
+  EXPECT_GT(probability_of_bright({255, 0, 0}), probability_of_bright({0, 0, 255}));
+}
+
+TEST_F(ClassifierTest, WeightsThatSayNothingOfThemselvesAreAnError) {
+  adaact::TensorFile file;
+  file.tensors["fc.weight"] = torch::ones({2, 2});
+  file.write(weights());
+  EXPECT_TRUE(contains(error_of([&] { Classifier classifier(weights()); }),
+                       "does not say what model it is for"));
+}
+
+TEST_F(ClassifierTest, WhatIsNoPictureIsNamed) {
+  write_model(small_card(3));
+  const Classifier classifier(weights());
+  EXPECT_TRUE(
+      contains(error_of([&] { classifier.classify(folder_.path() / "none.png"); }), "none.png"));
+}
+
+}  // namespace
