@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -9,8 +10,16 @@ namespace adaact::app {
 // One file for each. Each adds its subcommand; what it does when chosen sets the exit code.
 void add_train_command(CLI::App& app, int& exit_code);
 void add_eval_command(CLI::App& app, int& exit_code);
+void add_predict_command(CLI::App& app, int& exit_code);
+void add_bench_command(CLI::App& app, int& exit_code);
+void add_report_command(CLI::App& app, int& exit_code);
+void add_info_command(CLI::App& app, int& exit_code);
 
 /// A line for the user, on the channel for errors.
 void print_message(const std::string& line);
+/// What went wrong, without a backtrace.
+std::string message_of(const std::exception& error);
+/// From here on only errors are printed there.
+void silence_notices();
 
 }  // namespace adaact::app

@@ -14,12 +14,27 @@ CLI::Option* add_option(CLI::App& command, const std::string& name, Value& value
   return command.add_option(name, value, text)->capture_default_str();
 }
 
+/// A flag that turns off what is on.
+inline void add_off_switch(CLI::App& command, const std::string& name, bool& value,
+                           const std::string& text) {
+  command.add_flag_callback(
+      name, [&value] { value = false; }, text);
+}
+
+/// CLI11 would take -1 for the largest number there is.
+inline CLI::Validator not_negative() {
+  const auto check = [](const std::string& value) {
+    return value.front() == '-' ? "is " + value + ", expected a whole number ≥ 0" : std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
 /// What training and evaluation must agree on.
 inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
-  add_option(command, "--model", config.model, "What to train");
-  command.add_flag("!--no-batchnorm", config.batchnorm, "Without batch normalisation");
-  add_option(command, "--dataset", config.dataset, "The data");
-  command.add_option("--data-dir", config.data_dir, "Where they are");
+  add_option(command, "--model", config.model, "adaact info lists them");
+  add_off_switch(command, "--no-batchnorm", config.batchnorm, "Without batch normalisation");
+  add_option(command, "--dataset", config.dataset, "adaact info lists them");
+  command.add_option("--data-dir", config.data_dir, "Where the data are");
   add_option(command, "--image-size", config.image_size, "Side of the images; 0: the data's own");
   add_option(command, "--resize-size", config.resize_size,
              "Of an image folder, before the centre crop");
@@ -27,7 +42,7 @@ inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
   command.add_flag("--skip-bad-images", config.skip_bad_images,
                    "Leave out images that cannot be decoded");
   add_option(command, "--batch-size", config.batch_size, "Images a batch");
-  add_option(command, "--seed", config.seed, "Of everything random")->check(CLI::NonNegativeNumber);
+  add_option(command, "--seed", config.seed, "Of everything random")->check(not_negative());
   add_option(command, "--device", config.device, "cpu, cuda or cuda:N");
   add_option(command, "--precision", config.precision, "fp32 or bf16");
   add_option(command, "--threads", config.threads, "Threads that compute; 0: one for each core");

@@ -172,7 +172,7 @@ TEST_F(TrainCommandTest, MistakesAreOneLineAndLeaveNoFolder) {
   EXPECT_TRUE(contains(mistake({"--weights", "/nowhere.safetensors"}), "/nowhere.safetensors"));
   EXPECT_TRUE(contains(mistake({"--optimizer-options", "[1]"}), "expected a JSON object"));
   EXPECT_TRUE(contains(mistake({"--lr", "nan"}), "lr is nan"));
-  EXPECT_TRUE(contains(mistake({"--batch-size", "0"}), "batch_size is 0"));
+  EXPECT_TRUE(contains(mistake({"--batch-size", "0"}), "--batch-size is 0"));
   EXPECT_TRUE(contains(mistake({"--schedule", "multistep", "--milestones", "2,1"}), "milestones"));
   EXPECT_EQ(folder_.run({"train"}).code, 2);
   EXPECT_EQ(folder_.run({"trian"}).code, 2);

@@ -1,0 +1,98 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <adaact/data/datasets.h>
+#include <adaact/models/registry.h>
+#include <adaact/optim/registry.h>
+#include <torch/cuda.h>
+#include <torch/version.h>
+#ifdef ADAACT_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#endif
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "output.h"
+
+namespace adaact::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json gpus() {
+  auto list = ordered_json::array();
+#ifdef ADAACT_WITH_CUDA
+  for (std::size_t i = 0; i < torch::cuda::device_count(); ++i) {
+    const auto* gpu = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(i));
+    list.push_back({{"device", "cuda:" + std::to_string(i)},
+                    {"name", gpu->name},
+                    {"memory_bytes", gpu->totalGlobalMem}});
+  }
+#endif
+  return list;
+}
+
+const char* cuda_support() {
+#ifdef ADAACT_WITH_CUDA
+  return "built with CUDA";
+#else
+  return "built without CUDA";
+#endif
+}
+
+ordered_json collect() {
+  auto found = ordered_json::object();
+  for (const auto& [name, folder] : datasets_found()) found[name] = folder.string();
+  return {{"adaact", ADAACT_VERSION},    {"libtorch", TORCH_VERSION},
+          {"compiler", __VERSION__},     {"threads", std::thread::hardware_concurrency()},
+          {"cuda", cuda_support()},      {"gpus", gpus()},
+          {"models", model_names()},     {"optimizers", optimizer_names()},
+          {"datasets", dataset_names()}, {"datasets_found", found}};
+}
+
+std::string joined(const ordered_json& names) {
+  std::string line;
+  for (const auto& name : names) line += (line.empty() ? "" : ", ") + name.get<std::string>();
+  return line;
+}
+
+void print(const ordered_json& info) {
+  const auto text = [&](const char* key) { return info[key].get<std::string>(); };
+  std::printf("adaact      %s\n", text("adaact").c_str());
+  std::printf("LibTorch    %s, compiled here with %s\n", text("libtorch").c_str(),
+              text("compiler").c_str());
+  std::printf("threads     %u, one for each core, unless --threads says otherwise\n",
+              info["threads"].get<unsigned>());
+  std::printf("devices     cpu\n");
+  for (const auto& gpu : info["gpus"]) {
+    std::printf("            %s: %s, %.0f GB\n", gpu["device"].get<std::string>().c_str(),
+                gpu["name"].get<std::string>().c_str(), gpu["memory_bytes"].get<double>() / 1e9);
+  }
+  if (info["gpus"].empty()) std::printf("            no GPU, %s\n", text("cuda").c_str());
+  std::printf("models      %s\n", joined(info["models"]).c_str());
+  std::printf("optimizers  %s\n", joined(info["optimizers"]).c_str());
+  std::printf("data sets   %s\n", joined(info["datasets"]).c_str());
+  if (info["datasets_found"].empty()) {
+    std::printf("found       none; apt-get install dataset-fashion-mnist brings one\n");
+  }
+  for (const auto& [name, folder] : info["datasets_found"].items()) {
+    std::printf("found       %s in %s\n", name.c_str(), folder.get<std::string>().c_str());
+  }
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, int& exit_code) {
+  auto output = std::make_shared<OutputOptions>();
+  auto* command = app.add_subcommand("info", "Show versions, devices and data sets");
+  command->add_flag("--json", output->json, "Print it as JSON");
+  command->callback([output, &exit_code] {
+    const auto info = collect();
+    output->json ? print_json(info) : print(info);
+    exit_code = 0;
+  });
+}
+
+}  // namespace adaact::app

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include <adaact/train/trainer.h>
+
+#include "output.h"
+
+namespace adaact::app {
+
+/// What a person sees of a training: on a terminal a bar that moves, in a pipe or a file a line for each
+/// epoch, and nothing if it is to be quiet or JSON.
+std::unique_ptr<TrainingCallback> make_progress(Verbosity verbosity);
+
+}  // namespace adaact::app

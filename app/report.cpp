@@ -1,0 +1,121 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <adaact/report/report.h>
+#include <torch/version.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "output.h"
+#include "report/named_runs.h"
+#include "run_options.h"
+
+namespace adaact::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// To so many letters, none of which a terminal would obey.
+std::string padded(std::string text, std::size_t width) {
+  std::size_t letters = 0;
+  for (char& each : text) {
+    const auto byte = static_cast<unsigned char>(each);
+    if (byte < ' ' || byte == 0x7F) each = '?';
+    if ((byte & 0xC0U) != 0x80U) ++letters;  // not inside a letter of several bytes
+  }
+  return text + std::string(letters < width ? width - letters : 0, ' ');
+}
+
+/// A line for each run; what is not known yet is a dash.
+void print_table(const std::vector<NamedRun>& runs) {
+  std::printf("%-20s  %-10s  %6s  %10s  %10s  %9s  %8s\n", "run", "optimizer", "epochs",
+              "train loss", "test top-1", "best", "seconds");
+  for (const auto& [name, run] : runs) {
+    std::printf("%s  %-10s  %6zu", padded(name, 20).c_str(), run.config.optimizer.c_str(),
+                run.epochs.size());
+    if (run.epochs.empty()) {
+      std::printf("  %10s  %10s  %9s", "-", "-", "-");
+    } else {
+      const auto& last = run.epochs.back();
+      std::printf("  %10.4f  %8.2f %%  %7.2f %%", last.train_loss, 100.0 * last.test.top1,
+                  100.0 * run.best_epoch()->test.top1);
+    }
+    std::printf("  %8.1f\n", run.seconds());
+  }
+}
+
+/// As a shell would take it back.
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-./=,:@%+") == std::string::npos;
+  if (plain && word.front() != '-') return word;
+  if (plain) return "./" + word;  // no option
+  std::string inside;
+  for (const char letter : word) {
+    if (letter == '\'') inside += "'\\'";  // out of the quotes, the letter, and back in below
+    inside += letter;
+  }
+  return "'" + inside + "'";
+}
+
+ordered_json to_json(const RunHistory& run) {
+  ordered_json object{{"run", run.folder.string()},
+                      {"optimizer", run.config.optimizer},
+                      {"finished", run.finished},
+                      {"epochs", run.epochs.size()},
+                      {"seconds", run.seconds()}};
+  if (!run.epochs.empty()) {
+    const auto& last = run.epochs.back();
+    object["train_loss"] = last.train_loss;
+    object["test_top1"] = last.test.top1;
+    object["best_test_top1"] = run.best_epoch()->test.top1;
+  }
+  return object;
+}
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out = "report.html";
+  OutputOptions output;
+};
+
+void print_result(const ReportArguments& arguments, const std::vector<NamedRun>& runs) {
+  const auto verbosity = arguments.output.verbosity();
+  if (verbosity == Verbosity::Quiet) return;
+  if (verbosity == Verbosity::Normal) {
+    print_table(runs);
+    std::printf("the report is in %s\n", arguments.out.c_str());
+    return;
+  }
+  ordered_json result{{"page", arguments.out}, {"runs", ordered_json::array()}};
+  for (const auto& run : runs) result["runs"].push_back(to_json(run.history));
+  print_json(result);
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<ReportArguments>();
+  auto* command = app.add_subcommand("report", "Draw runs on a page");
+  command->add_option("runs", arguments->runs, "Folders of runs, finished or not")
+      ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_option(*command, "--out", arguments->out, "The page; its figures go beside it");
+  add_output_options(*command, arguments->output);
+  command->callback([arguments, &exit_code] {
+    ReportOptions options;
+    options.command = "adaact report";
+    for (const auto& run : arguments->runs) options.command += " " + shell_word(run);
+    options.command += " --out " + shell_word(arguments->out);
+    options.facts = {{"adaact", ADAACT_VERSION}, {"LibTorch", TORCH_VERSION}};
+    const auto runs = read_runs({arguments->runs.begin(), arguments->runs.end()});
+    write_report(runs, arguments->out, options);
+    print_result(*arguments, runs);
+    exit_code = 0;
+  });
+}
+
+}  // namespace adaact::app

@@ -1,0 +1,29 @@
+#pragma once
+
+// Where things are in the folder of a run.
+
+#include <filesystem>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+namespace adaact::app {
+
+inline std::filesystem::path config_of_run(const std::string& run) {
+  return std::filesystem::path(run) / "config.json";
+}
+
+inline std::filesystem::path model_of_run(const std::string& run) {
+  return std::filesystem::path(run) / "model.safetensors";
+}
+
+/// The trained weights of a run; an error where it is none, or not finished.
+inline std::filesystem::path weights_of_run(const std::string& run) {
+  auto weights = model_of_run(run);
+  if (std::filesystem::exists(weights)) return weights;
+  TORCH_CHECK(std::filesystem::exists(config_of_run(run)), run,
+              " is no run: there is no config.json in it; expected the folder of a finished run");
+  TORCH_CHECK(false, run, " is not finished; `adaact train --resume` goes on with it");
+}
+
+}  // namespace adaact::app
