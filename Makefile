@@ -12,7 +12,7 @@ BUILD := build/$(PRESET)
 .PHONY: help demo tool test bench format lint clean configure
 
 help:
-	@echo "make demo     train LeNet-5 on Fashion-MNIST with AdaAct"
+	@echo "make demo     train LeNet-5 on Fashion-MNIST with three optimizers, write a report"
 	@echo "make tool     build the command line tool, adaact"
 	@echo "make test     build everything and run the tests"
 	@echo "make bench    build and run the benchmarks"
@@ -22,17 +22,14 @@ help:
 	@echo
 	@echo "PRESET=$(PRESET) (or debug, asan, tsan), CMAKE_ARGS=, JOBS=$(JOBS)"
 
-demo:
-	@scripts/bootstrap.sh --demo
-	@$(MAKE) --no-print-directory configure
-	@cmake --build $(BUILD) --target fashion_mnist -j $(JOBS)
-	@$(BUILD)/examples/fashion_mnist
+demo: tool
+	@scripts/demo.sh $(BUILD)/app/adaact
 
 tool:
 	@scripts/bootstrap.sh --demo
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) --target adaact_tool -j $(JOBS)
-	@echo "$(BUILD)/app/adaact"
+	@echo "the tool is $(BUILD)/app/adaact"
 
 test:
 	@scripts/bootstrap.sh

@@ -4,6 +4,7 @@
 #   scripts/bootstrap.sh           compiler, build tools, libraries
 #   scripts/bootstrap.sh --lint    also clang-format and clang-tidy
 #   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set
+#   scripts/bootstrap.sh --browser also Chromium, in which a test looks at the report
 #   scripts/bootstrap.sh --python  also Python with what its virtual environments need
 #
 # With Torch_DIR or CMAKE_PREFIX_PATH in the environment LibTorch is taken to be there already.
@@ -11,18 +12,20 @@ set -euo pipefail
 
 lint=no
 demo=no
+browser=no
 python=no
 for argument in "$@"; do
   case $argument in
     --lint) lint=yes ;;
     --demo) demo=yes ;;
+    --browser) browser=yes ;;
     --python) python=yes ;;
-    *) echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--python]" >&2; exit 2 ;;
+    *) echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--browser] [--python]" >&2; exit 2 ;;
   esac
 done
 
 # A tool that is on the PATH will do, wherever it came from: "command package".
-tools=("c++ g++" "cmake cmake" "ninja ninja-build")
+tools=("c++ g++" "cmake cmake" "ninja ninja-build" "gnuplot gnuplot-nox" "python3 python3-minimal")
 # Libraries are looked for as packages.
 packages=(nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev
   zlib1g-dev libjpeg62-turbo-dev libpng-dev)
@@ -33,6 +36,9 @@ if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
 fi
 if [ $lint = yes ]; then
   tools+=("clang-format clang-format" "clang-tidy clang-tidy")
+fi
+if [ $browser = yes ]; then
+  tools+=("chromium chromium")
 fi
 if [ $demo = yes ]; then
   packages+=(dataset-fashion-mnist)
