@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 ordered_json gpus() {
   auto list = ordered_json::array();
 #ifdef ADAACT_WITH_CUDA
-  for (std::size_t i = 0; i < torch::cuda::device_count(); ++i) {
+  for (int i = 0; i < static_cast<int>(torch::cuda::device_count()); ++i) {
     const auto* gpu = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(i));
     list.push_back({{"device", "cuda:" + std::to_string(i)},
                     {"name", gpu->name},
