@@ -112,6 +112,7 @@ std::vector<OptimizerCost> measure_optimizers(BenchmarkOptions options) {
   const bool with_sgd = std::find(names.begin(), names.end(), "sgd") != names.end();
   if (!with_sgd) names.emplace_back("sgd");
   std::vector<std::unique_ptr<Workload>> workloads;
+  workloads.reserve(names.size());
   for (const auto& name : names) workloads.push_back(std::make_unique<Workload>(options, name));
   for (std::int64_t round = 0; round < kRounds; ++round) {
     for (auto& workload : workloads) {
@@ -119,6 +120,7 @@ std::vector<OptimizerCost> measure_optimizers(BenchmarkOptions options) {
     }
   }
   std::vector<OptimizerCost> costs;
+  costs.reserve(workloads.size());
   for (const auto& workload : workloads) costs.push_back(workload->cost());
   const auto sgd = std::find_if(costs.begin(), costs.end(),
                                 [](const auto& cost) { return cost.optimizer == "sgd"; });
