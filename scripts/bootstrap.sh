@@ -25,7 +25,7 @@ for argument in "$@"; do
 done
 
 # A tool that is on the PATH will do, wherever it came from: "command package".
-tools=("c++ g++" "cmake cmake" "ninja ninja-build" "gnuplot gnuplot-nox" "python3 python3-minimal")
+tools=("c++ g++" "cmake cmake" "ninja ninja-build" "gnuplot gnuplot-nox" "python3 python3")
 # Libraries are looked for as packages.
 packages=(nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev
   zlib1g-dev libjpeg62-turbo-dev libpng-dev)
