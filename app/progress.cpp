@@ -8,21 +8,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "report/format.h"
+
 namespace adaact::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string formatted_duration(double seconds) {
-  const auto whole = static_cast<long>(seconds + 0.5);
-  char text[32];
-  if (whole >= 3600) {
-    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
-  } else {
-    std::snprintf(text, sizeof(text), "%ld:%02ld", whole / 60, whole % 60);
-  }
-  return text;
-}
 
 /// One line an epoch under a heading.
 class EpochLines : public TrainingCallback {
@@ -82,7 +73,7 @@ class ProgressBar : public EpochLines {
                   " %3ld %%  loss %.4f  top-1 %.2f %%  %.0f images/s  %s left",
                   100 * in_epoch / per_epoch, state.loss_sum / images,
                   100.0 * static_cast<double>(state.correct) / images, images / state.epoch_seconds,
-                  formatted_duration(left).c_str());
+                  duration(left).c_str());
     const std::string head = "epoch " + std::to_string(metrics.epoch + 1) + "/" +
                              std::to_string(trainer.steps() / per_epoch) + " ";
     const auto room =

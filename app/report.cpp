@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "io/printable.h"
 #include "output.h"
 #include "report/named_runs.h"
 #include "run_options.h"
@@ -17,14 +18,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// To so many letters, none of which a terminal would obey.
-std::string padded(std::string text, std::size_t width) {
-  std::size_t letters = 0;
-  for (char& each : text) {
-    const auto byte = static_cast<unsigned char>(each);
-    if (byte < ' ' || byte == 0x7F) each = '?';
-    if ((byte & 0xC0U) != 0x80U) ++letters;  // not inside a letter of several bytes
-  }
+/// With spaces up to so many letters.
+std::string padded(const std::string& text, std::size_t width) {
+  const auto letters = letters_in(text);
   return text + std::string(letters < width ? width - letters : 0, ' ');
 }
 
@@ -33,8 +29,8 @@ void print_table(const std::vector<NamedRun>& runs) {
   std::printf("%-20s  %-10s  %6s  %10s  %10s  %9s  %8s\n", "run", "optimizer", "epochs",
               "train loss", "test top-1", "best", "seconds");
   for (const auto& [name, run] : runs) {
-    std::printf("%s  %-10s  %6zu", padded(name, 20).c_str(), run.config.optimizer.c_str(),
-                run.epochs.size());
+    std::printf("%s  %-10s  %6zu", padded(printable(name), 20).c_str(),
+                run.config.optimizer.c_str(), run.epochs.size());
     if (run.epochs.empty()) {
       std::printf("  %10s  %10s  %9s", "-", "-", "-");
     } else {

@@ -47,7 +47,7 @@ endif()
 file(GLOB ADAACT_REPORT_SOURCES CONFIGURE_DEPENDS src/report/*.cpp)
 set_source_files_properties(${ADAACT_REPORT_SOURCES}
   src/io/atomic_file.cpp src/io/checksum.cpp src/io/file_descriptor.cpp
-  src/io/near_miss.cpp src/io/utf8.cpp
+  src/io/near_miss.cpp src/io/printable.cpp src/io/utf8.cpp
   src/data/decode_image.cpp src/data/decode_jpeg.cpp src/data/decode_png.cpp
   src/data/record_file.cpp src/data/resample.cpp src/data/shuffle.cpp
   src/train/append_log.cpp src/train/event_file.cpp src/train/interrupt.cpp

@@ -15,8 +15,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "io/printable.h"
 #include "report/gnuplot_script.h"
-#include "report/markup.h"
 #include "report/plot_svg.h"
 
 namespace adaact {
@@ -76,15 +76,6 @@ bool run_gnuplot(std::string script_file, const fs::path& messages) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// In one line: gnuplot quotes its script and points below the place.
-std::string in_one_line(const std::string& messages) {
-  std::string line;
-  for (const char character : printable(messages)) {
-    if (character != ' ' || (!line.empty() && line.back() != ' ')) line += character;
-  }
-  return line.empty() ? "it said nothing" : line;
-}
-
 }  // namespace
 
 RenderedPlot render_plot(const Plot& described, const std::string& id) {
@@ -101,7 +92,7 @@ RenderedPlot render_plot(const Plot& described, const std::string& id) {
   const auto svg = read_file(svg_file);
   auto png = read_file(png_file);
   TORCH_CHECK(succeeded && !svg.empty() && !png.empty(), "adaact: gnuplot could not draw '",
-              plot.title, "': ", in_one_line(read_file(message_file)));
+              plot.title, "'; it said: ", in_one_line(read_file(message_file)));
   return {svg_for_page(svg, plot, id), std::move(png)};
 }
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "report/markup.h"
+#include "io/printable.h"
 #include "report/palette.h"
 #include "report/plot_svg.h"
 
@@ -67,14 +67,9 @@ std::string shortened(const std::string& name) {
   return name.substr(0, head) + "…" + name.substr(tail);
 }
 
-/// In characters, not bytes.
 std::size_t longest_label(const AxisLayout& layout) {
   std::size_t longest = 0;
-  for (const auto& tick : layout.ticks) {
-    const auto length = std::count_if(tick.label.begin(), tick.label.end(),
-                                      [](char byte) { return !continues_character(byte); });
-    longest = std::max(longest, static_cast<std::size_t>(length));
-  }
+  for (const auto& tick : layout.ticks) longest = std::max(longest, letters_in(tick.label));
   return longest;
 }
 

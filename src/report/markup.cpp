@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "io/utf8.h"
+#include "io/printable.h"
 
 namespace adaact {
 namespace {
@@ -41,22 +41,6 @@ bool is_plain_in_address(unsigned char byte) {
 }
 
 }  // namespace
-
-std::string printable(std::string_view value) {
-  const bool valid = is_utf8(std::string(value));
-  std::string result;
-  for (const char character : value) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7f) {
-      result += ' ';
-    } else if (byte >= 0x80 && !valid) {
-      result += "\xEF\xBF\xBD";
-    } else {
-      result += character;
-    }
-  }
-  return result;
-}
 
 Markup text(std::string_view value) { return {escaped(value)}; }
 

@@ -31,7 +31,4 @@ Markup element(const std::string& name, const Markup& content);
 /// A path relative to the page, as an address.
 std::string relative_address(const std::string& path);
 
-/// The same string, with � for bytes that are no UTF-8 and spaces for control characters.
-std::string printable(std::string_view value);
-
 }  // namespace adaact
