@@ -5,65 +5,28 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <string>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
+#include "train/metrics_record.h"
+
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
-// Layers keep the order of the model.
 using nlohmann::ordered_json;
 
 constexpr char kConfig[] = "config.json";
 constexpr char kMetrics[] = "metrics.jsonl";
 constexpr char kModel[] = "model.safetensors";
 
-/// JSON has no number that is not finite: null stands for it.
-double number(const ordered_json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-StepMetrics to_step(const ordered_json& record) {
-  StepMetrics step;
-  step.step = record.at("step").get<std::int64_t>();
-  step.epoch = record.at("epoch").get<std::int64_t>();
-  step.loss = number(record.at("loss"));
-  step.top1 = number(record.at("top1"));
-  step.learning_rate = number(record.at("learning_rate"));
-  step.seconds = number(record.at("seconds"));
-  step.wait_seconds = number(record.at("wait_seconds"));
-  step.images_per_second = number(record.at("images_per_second"));
-  step.gradient_norm = number(record.at("gradient_norm"));
-  if (record.contains("update_norm")) step.update_norm = number(record.at("update_norm"));
-  return step;
-}
-
-EpochMetrics to_epoch(const ordered_json& record) {
-  EpochMetrics epoch;
-  epoch.step = record.at("step").get<std::int64_t>();
-  epoch.epoch = record.at("epoch").get<std::int64_t>();
-  epoch.train_loss = number(record.at("train_loss"));
-  epoch.train_top1 = number(record.at("train_top1"));
-  epoch.test.loss = number(record.at("test_loss"));
-  epoch.test.top1 = number(record.at("test_top1"));
-  epoch.test.top5 = number(record.at("test_top5"));
-  epoch.seconds = number(record.at("seconds"));
-  epoch.images_per_second = number(record.at("images_per_second"));
-  for (const auto& [layer, moment] : record.at("second_moments").items()) {
-    epoch.second_moments.emplace_back(layer, number(moment));
-  }
-  return epoch;
-}
-
 void add_record(const ordered_json& record, RunHistory& history) {
-  const auto kind = record.at("kind").get<std::string>();
-  if (kind == "step") history.steps.push_back(to_step(record));
-  if (kind == "epoch") history.epochs.push_back(to_epoch(record));
+  const auto kind = kind_of(record);
+  if (kind == kStepRecord) history.steps.push_back(step_from(record));
+  if (kind == kEpochRecord) history.epochs.push_back(epoch_from(record));
   // Another kind is from a newer version and not needed here.
 }
 

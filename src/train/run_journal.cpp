@@ -3,14 +3,11 @@
 #include <chrono>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "train/event_file.h"
+#include "train/metrics_record.h"
 
 namespace adaact {
 namespace {
-
-using nlohmann::ordered_json;
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -39,16 +36,6 @@ RunJournal::RunJournal(const std::filesystem::path& folder, const JournalSize& s
 }
 
 void RunJournal::on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) {
-  ordered_json line{{"kind", "step"},
-                    {"step", metrics.step},
-                    {"epoch", metrics.epoch},
-                    {"loss", metrics.loss},
-                    {"top1", metrics.top1},
-                    {"learning_rate", metrics.learning_rate},
-                    {"gradient_norm", metrics.gradient_norm},
-                    {"seconds", metrics.seconds},
-                    {"wait_seconds", metrics.wait_seconds},
-                    {"images_per_second", metrics.images_per_second}};
   std::vector<Scalar> scalars{{"train/loss", metrics.loss},
                               {"train/top1", metrics.top1},
                               {"train/seconds", metrics.seconds},
@@ -56,16 +43,12 @@ void RunJournal::on_step(const Trainer& /*trainer*/, const StepMetrics& metrics)
                               {"train/images_per_second", metrics.images_per_second},
                               {"train/learning_rate", metrics.learning_rate},
                               {"train/gradient_norm", metrics.gradient_norm}};
-  if (metrics.update_norm) {
-    line["update_norm"] = *metrics.update_norm;
-    scalars.push_back({"train/update_norm", *metrics.update_norm});
-  }
-  metrics_.append(line.dump() + "\n");
+  if (metrics.update_norm) scalars.push_back({"train/update_norm", *metrics.update_norm});
+  metrics_.append(to_record(metrics).dump() + "\n");
   events_.append(event_record(wall_time(), metrics.step, scalars));
 }
 
 void RunJournal::on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) {
-  auto moments = ordered_json::object();
   std::vector<Scalar> scalars{{"epoch/train_loss", metrics.train_loss},
                               {"epoch/train_top1", metrics.train_top1},
                               {"epoch/test_loss", metrics.test.loss},
@@ -74,21 +57,9 @@ void RunJournal::on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metric
                               {"epoch/seconds", metrics.seconds},
                               {"epoch/images_per_second", metrics.images_per_second}};
   for (const auto& [name, value] : metrics.second_moments) {
-    moments[name] = value;
     scalars.push_back({"second_moment/" + name, value});
   }
-  const ordered_json line{{"kind", "epoch"},
-                          {"step", metrics.step},
-                          {"epoch", metrics.epoch},
-                          {"train_loss", metrics.train_loss},
-                          {"train_top1", metrics.train_top1},
-                          {"test_loss", metrics.test.loss},
-                          {"test_top1", metrics.test.top1},
-                          {"test_top5", metrics.test.top5},
-                          {"seconds", metrics.seconds},
-                          {"images_per_second", metrics.images_per_second},
-                          {"second_moments", moments}};
-  metrics_.append(line.dump() + "\n");
+  metrics_.append(to_record(metrics).dump() + "\n");
   events_.append(event_record(wall_time(), metrics.step, scalars));
 }
 
