@@ -43,10 +43,8 @@ void print(const std::string& image, const Classes& classes) {
 
 int predict(const PredictArguments& arguments) {
   const auto weights = weights_of_run(arguments.run);
-  RunConfig config;
-  config.device = arguments.device;
-  config.resolve();
-  const Classifier classifier(weights, torch::Device(config.device));
+  check_device(arguments.device);
+  const Classifier classifier(weights, torch::Device(arguments.device));
   auto results = ordered_json::array();
   int exit_code = 0;
   for (const auto& image : arguments.images) {

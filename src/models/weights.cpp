@@ -144,10 +144,14 @@ void save_weights(const torch::nn::Module& model, const std::filesystem::path& p
 
 LoadReport load_weights(Model& model, const std::filesystem::path& path,
                         const LoadOptions& options) {
-  auto file = TensorFile::read(path);
+  return load_weights(model, TensorFile::read(path), path.string(), options);
+}
+
+LoadReport load_weights(Model& model, TensorFile file, const std::string& source,
+                        const LoadOptions& options) {
   const Comparison comparison(model, file);
   const bool replace = options.replace_head && comparison.only_head_differs();
-  TORCH_CHECK(replace || comparison.fits(), "adaact: ", path.string(),
+  TORCH_CHECK(replace || comparison.fits(), "adaact: ", source,
               " does not fit the model:", comparison.problems());
   const torch::NoGradGuard no_grad;
   for (const auto& [tensor, value] : comparison.pairs(file, /*with_head=*/!replace)) {

@@ -1,8 +1,8 @@
 #include <adaact/train/classifier.h>
 
 #include <algorithm>
+#include <utility>
 
-#include <adaact/io/safetensors.h>
 #include <adaact/models/weights.h>
 #include <torch/torch.h>
 
@@ -11,10 +11,6 @@
 
 namespace adaact {
 namespace {
-
-ModelCard read_card(const std::filesystem::path& weights) {
-  return ModelCard::from_metadata(TensorFile::read(weights).metadata, weights.string());
-}
 
 /// (3, side, side) to (1, side, side): luminance as in ITU-R BT.601.
 std::vector<std::uint8_t> to_grey(const std::vector<std::uint8_t>& rgb) {
@@ -30,14 +26,16 @@ std::vector<std::uint8_t> to_grey(const std::vector<std::uint8_t>& rgb) {
 }  // namespace
 
 Classifier::Classifier(const std::filesystem::path& weights, torch::Device device)
-    : card_(read_card(weights)),
+    : Classifier(TensorFile::read(weights), weights.string(), device) {}
+
+Classifier::Classifier(TensorFile weights, const std::string& source, torch::Device device)
+    : card_(ModelCard::from_metadata(weights.metadata, source)),
       model_(card_.build()),
       normalizer_(card_.data.shape, card_.data.normalization, AugmentOptions::evaluation()),
       device_(device) {
-  TORCH_CHECK(card_.data.shape.channels == 1 || card_.data.shape.channels == 3,
-              "adaact: ", weights.string(), " is for images of ", card_.data.shape.channels,
-              " channels, expected 1 or 3");
-  load_weights(*model_, weights);
+  TORCH_CHECK(card_.data.shape.channels == 1 || card_.data.shape.channels == 3, "adaact: ", source,
+              " is for images of ", card_.data.shape.channels, " channels, expected 1 or 3");
+  load_weights(*model_, std::move(weights), source);
   model_->to(device_);
   model_->eval();
 }

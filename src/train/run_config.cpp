@@ -105,17 +105,6 @@ void only_with(bool given, const char* name, bool useful, const std::string& wha
   TORCH_CHECK(!given || useful, name, " is of use only with ", what);
 }
 
-void check_device(const std::string& device) {
-  static const std::regex known("cpu|cuda(:[0-9]{1,3})?");
-  TORCH_CHECK(std::regex_match(device, known), "device is '", device,
-              "', expected cpu, cuda or cuda:N");
-  if (device == "cpu") return;
-  const auto there = static_cast<std::int64_t>(torch::cuda::device_count());
-  TORCH_CHECK(there > 0, "device is '", device, "', but LibTorch finds no GPU here; use cpu");
-  const auto index = torch::Device(device).index();
-  TORCH_CHECK(index < there, "device is '", device, "', expected at most cuda:", there - 1);
-}
-
 void check_path(const char* name, const std::string& path) {
   TORCH_CHECK(is_utf8(path), name, " is '", path, "', expected UTF-8");
 }
@@ -171,6 +160,17 @@ std::string absolute_path(const std::string& path) {
 }
 
 }  // namespace
+
+void check_device(const std::string& device) {
+  static const std::regex known("cpu|cuda(:[0-9]{1,3})?");
+  TORCH_CHECK(std::regex_match(device, known), "device is '", device,
+              "', expected cpu, cuda or cuda:N");
+  if (device == "cpu") return;
+  const auto there = static_cast<std::int64_t>(torch::cuda::device_count());
+  TORCH_CHECK(there > 0, "device is '", device, "', but LibTorch finds no GPU here; use cpu");
+  const auto index = torch::Device(device).index();
+  TORCH_CHECK(index < there, "device is '", device, "', expected at most cuda:", there - 1);
+}
 
 void RunConfig::resolve() {
   check_model_and_data(*this);

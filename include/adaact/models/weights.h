@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <adaact/io/safetensors.h>
 #include <adaact/models/model.h>
 #include <adaact/observe/layer_map.h>
 
@@ -32,6 +33,9 @@ struct LoadReport {
 /// whatever floating-point dtype. Tensors that are missing, unexpected or of another shape are one
 /// error that names the first five of each kind, and the model is then as it was. `num_batches_tracked` may be absent.
 LoadReport load_weights(Model& model, const std::filesystem::path& path,
+                        const LoadOptions& options = {});
+/// The same from a file that was read already; errors call it `source`.
+LoadReport load_weights(Model& model, TensorFile file, const std::string& source,
                         const LoadOptions& options = {});
 
 }  // namespace adaact

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <adaact/data/augment.h>
+#include <adaact/io/safetensors.h>
 #include <adaact/train/model_card.h>
 
 namespace adaact {
@@ -28,6 +29,8 @@ class Classifier {
   const ModelCard& card() const noexcept { return card_; }
 
  private:
+  Classifier(TensorFile weights, const std::string& source, torch::Device device);
+
   torch::Tensor prepare(const std::filesystem::path& image) const;
 
   ModelCard card_;
