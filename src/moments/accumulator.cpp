@@ -3,10 +3,82 @@
 #include <algorithm>
 #include <utility>
 
+#ifdef ADAACT_WITH_CUDA
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "moments/second_moments_cuda.h"
+#endif
+
 namespace adaact {
 
+#ifdef ADAACT_WITH_CUDA
+
+namespace {
+
+/// More would be held beyond the backward pass, in which autograd lets go of them one by one.
+constexpr std::size_t kMostWaitingBytes = std::size_t{256} << 20;
+
+/// Whether autograd, too, needs the input as it is until the backward pass is done. Not what the user made,
+/// who may fill the same memory with the next batch, and not what autocast replaces by a copy.
+bool is_kept_by_autograd(const LayerUse& use, const torch::Tensor& input) {
+  const bool is_cast = input.scalar_type() == torch::kFloat &&
+                       c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::AutocastCUDA);
+  return use.input_is_intermediate && !is_cast;
+}
+
+}  // namespace
+
+bool MomentAccumulator::wait(const LayerUse& use, const torch::Tensor& input) {
+  if (!input.is_cuda() || !is_kept_by_autograd(use, input)) return false;
+  if (!may_wait_ || !may_wait_(use, input)) return false;
+  const auto stream = c10::cuda::getCurrentCUDAStream(input.device().index());
+  bool full = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // What another thread enqueued may not be done yet when this one measures.
+    if (!waiting_.empty() && waiting_.front().stream != stream.unwrap()) return false;
+    waiting_.push_back({use, input, input._version(), stream.unwrap()});
+    waiting_bytes_ += input.nbytes();
+    full = waiting_bytes_ > kMostWaitingBytes;
+  }
+  if (full) measure_waiting();
+  return true;
+}
+
+void MomentAccumulator::measure_waiting() {
+  std::vector<Waiting> waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting = std::exchange(waiting_, {});
+    waiting_bytes_ = 0;
+  }
+  if (waiting.empty()) return;
+  std::vector<MomentInput> inputs;
+  for (const auto& each : waiting) {
+    TORCH_CHECK(each.input._version() == each.version, "adaact: an input of shape ",
+                each.input.sizes(), " of parameter ", each.use.weight,
+                " was changed in place after its layer had read it, before the optimizer's step");
+    inputs.push_back({each.input, each.use.geometry});
+  }
+  auto moments = second_moments_cuda(inputs);
+  for (std::size_t i = 0; i < waiting.size(); ++i) add(waiting[i].use, std::move(moments[i]));
+}
+
+#else
+
+bool MomentAccumulator::wait(const LayerUse& /*use*/, const torch::Tensor& /*input*/) {
+  return false;
+}
+void MomentAccumulator::measure_waiting() {}
+
+#endif
+
 void MomentAccumulator::on_input(const LayerUse& use, const torch::Tensor& input) {
-  auto moment = measure_(use, input);  // outside the lock: the expensive part
+  if (!wait(use, input)) add(use, measure_(use, input));
+}
+
+void MomentAccumulator::add(const LayerUse& use, Moment moment) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto known = std::find_if(pending_.begin(), pending_.end(), [&](const PendingMoment& pending) {
     return pending.weight == use.weight && pending.row_begin == use.row_begin &&
@@ -26,6 +98,7 @@ void MomentAccumulator::on_input(const LayerUse& use, const torch::Tensor& input
 }
 
 std::vector<PendingMoment> MomentAccumulator::take() {
+  measure_waiting();
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(pending_, {});
 }

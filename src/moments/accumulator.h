@@ -25,21 +25,40 @@ struct PendingMoment {
 class MomentAccumulator : public Listener {
  public:
   using Measure = std::function<Moment(const LayerUse&, const torch::Tensor&)>;
+  using MayWait = std::function<bool(const LayerUse&, const torch::Tensor&)>;
 
   /// `measure` runs on the thread of the forward pass. It may return an undefined sum for a layer
   /// that needs to be seen but not measured (a frozen weight with a trained bias).
-  explicit MomentAccumulator(Measure measure) : measure_(std::move(measure)) {}
+  ///
+  /// Where `may_wait` says that `measure` is second_moment() and that the weight takes a gradient, inputs
+  /// on a GPU are kept and measured together, in a few launches instead of a few for each layer. Only
+  /// those that autograd keeps alive anyway, and refuses to go backward from where they were changed.
+  explicit MomentAccumulator(Measure measure, MayWait may_wait = nullptr)
+      : measure_(std::move(measure)), may_wait_(std::move(may_wait)) {}
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
 
   /// Hands over what has been added up and starts anew.
   std::vector<PendingMoment> take();
-  void discard() { take(); }
 
  private:
+  struct Waiting {
+    LayerUse use;
+    torch::Tensor input;
+    std::int64_t version = 0;
+    c10::Stream stream;
+  };
+
+  void measure_waiting();
+  bool wait(const LayerUse& use, const torch::Tensor& input);
+  void add(const LayerUse& use, Moment moment);
+
   const Measure measure_;
+  const MayWait may_wait_;
   std::mutex mutex_;
   std::vector<PendingMoment> pending_;
+  std::vector<Waiting> waiting_;
+  std::size_t waiting_bytes_ = 0;
 };
 
 }  // namespace adaact

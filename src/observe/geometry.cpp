@@ -54,11 +54,24 @@ std::int64_t Geometry::output_size(std::int64_t dim, std::int64_t input_size) co
   return (padded - reach) / stride[d] + 1;
 }
 
-torch::Tensor Geometry::batched(const torch::Tensor& input) const {
+void Geometry::check(const torch::Tensor& input) const {
   TORCH_CHECK(input.defined() && input.is_floating_point() && input.layout() == torch::kStrided,
               "adaact: the input of a layer must be a dense floating point tensor");
   if (is_linear()) {
     TORCH_CHECK(input.dim() >= 1, "adaact: the input of a linear layer has no dimension");
+    return;
+  }
+  TORCH_CHECK(input.dim() == spatial_dims() + 1 || input.dim() == spatial_dims() + 2,
+              "adaact: the input of a ", spatial_dims(), "-d convolution has ", input.dim(),
+              " dimensions");
+  const auto channels = input.size(-1 - spatial_dims());
+  TORCH_CHECK(groups > 0 && channels % groups == 0, "adaact: ", channels,
+              " channels cannot be split into ", groups, " groups");
+}
+
+torch::Tensor Geometry::batched(const torch::Tensor& input) const {
+  check(input);
+  if (is_linear()) {
     // The order of the rows does not matter to a sum: taking them as they lie in memory spares the
     // copy that reshape() would make of a (batch, sequence) input transposed to (sequence, batch).
     std::vector<std::int64_t> order(static_cast<std::size_t>(input.dim()));
@@ -68,13 +81,7 @@ torch::Tensor Geometry::batched(const torch::Tensor& input) const {
     });
     return input.permute(order).reshape({-1, input.size(-1)});
   }
-  TORCH_CHECK(input.dim() == spatial_dims() + 1 || input.dim() == spatial_dims() + 2,
-              "adaact: the input of a ", spatial_dims(), "-d convolution has ", input.dim(),
-              " dimensions");
-  const auto with_batch = input.dim() == spatial_dims() + 1 ? input.unsqueeze(0) : input;
-  TORCH_CHECK(groups > 0 && with_batch.size(1) % groups == 0, "adaact: ", with_batch.size(1),
-              " channels cannot be split into ", groups, " groups");
-  return with_batch;
+  return input.dim() == spatial_dims() + 1 ? input.unsqueeze(0) : input;
 }
 
 std::int64_t Geometry::positions(const torch::Tensor& batched_input) const {
@@ -85,9 +92,9 @@ std::int64_t Geometry::positions(const torch::Tensor& batched_input) const {
   return positions;
 }
 
-std::int64_t Geometry::features(const torch::Tensor& batched_input) const {
-  return std::accumulate(kernel.begin(), kernel.end(), batched_input.size(1) / groups,
-                         std::multiplies<>());
+std::int64_t Geometry::features(const torch::Tensor& input) const {
+  const auto channels = input.size(-1 - spatial_dims());
+  return std::accumulate(kernel.begin(), kernel.end(), channels / groups, std::multiplies<>());
 }
 
 }  // namespace adaact

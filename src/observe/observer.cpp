@@ -294,6 +294,7 @@ void on_operator_end(const at::RecordFunction& record, at::ObserverContext* cont
     core.guarded([&] {
       if (layer->geometry_failure) std::rethrow_exception(layer->geometry_failure);
       observed.use.geometry = layer->geometry;
+      observed.use.input_is_intermediate = layer->input.requires_grad() && !layer->input.is_leaf();
       core.listener->on_input(observed.use, layer->input.detach());
       hook_output_gradient(observed.core, observed.use, record.outputs().back().toTensor());
     });

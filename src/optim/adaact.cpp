@@ -20,7 +20,6 @@
 #include "optim/adaact_internals.h"
 #include "optim/adaact_state.h"
 #include "optim/adaact_update.h"
-#include "optim/all_finite.h"
 #include "optim/param_state.h"
 #include "optim/row_moments.h"
 
@@ -33,19 +32,6 @@ torch::Tensor constant_denominator(std::int64_t columns, const AdaActOptions& op
   const auto [clip_low, clip_high] = options.clip_range();
   const auto v_hat = torch::full({1, columns}, std::clamp(1.0, clip_low, clip_high), m.options());
   return adaact_denominator(v_hat, options.power(), options.eps());
-}
-
-bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows) {
-  const auto& first = segments.front();
-  std::int64_t expected = 0;
-  for (const auto& segment : segments) {
-    if (segment.begin != expected || segment.end - segment.begin != first.end - first.begin ||
-        segment.observations != first.observations) {
-      return false;
-    }
-    expected = segment.end;
-  }
-  return expected == rows;
 }
 
 /// Each segment with its own denominator; rows outside every segment follow the rule for
@@ -155,14 +141,14 @@ const AdaActParamState* AdaAct::find_state(std::size_t index) const {
 
 void AdaAct::take_observations() { internals_->pending = internals_->accumulator->take(); }
 
-std::string AdaAct::find_other_non_finite() const {
+std::vector<NamedOptimizer::Checked> AdaAct::checked() const {
+  std::vector<Checked> sums;
   for (const auto& observed : internals_->pending) {
-    if (observed.moment.sum.defined() && !all_finite(observed.moment.sum)) {
-      return "the input of the layer with weight '" + parameter(observed.weight).name +
-             "' is not finite";
-    }
+    if (!observed.moment.sum.defined()) continue;
+    sums.push_back({observed.moment.sum, "the input of the layer with weight '" +
+                                             parameter(observed.weight).name + "' is not finite"});
   }
-  return {};
+  return sums;
 }
 
 void AdaAct::update() {

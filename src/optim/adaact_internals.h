@@ -33,11 +33,18 @@ class InputMeasure {
     layers_ = std::move(layers);
   }
 
+  /// Its measure is second_moment().
+  bool is_diagonal(const LayerUse& use, const torch::Tensor& input) const {
+    if (layer_of(use.weight).full || !is_measured(use, input)) return false;
+    use.geometry.check(input);
+    check_observed_features(parameters_[use.weight], use, use.geometry.features(input));
+    return true;
+  }
+
   Moment operator()(const LayerUse& use, const torch::Tensor& input) const {
     const auto layer = layer_of(use.weight);
     const auto& weight = parameters_[use.weight];
-    const bool measurable = weight.is_floating_point() && weight.numel() > 0 && input.numel() > 0;
-    if (!layer.managed || !weight.requires_grad() || !measurable) return {};
+    if (!is_measured(use, input)) return {};
     auto moment = layer.full ? covariance(input, use.geometry, layer.with_bias)
                              : adaact::second_moment(input, use.geometry);
     check_observed_features(weight, use, moment.sum.size(-1) - (layer.with_bias ? 1 : 0));
@@ -60,6 +67,12 @@ class InputMeasure {
   }
 
  private:
+  bool is_measured(const LayerUse& use, const torch::Tensor& input) const {
+    const auto& weight = parameters_[use.weight];
+    const bool measurable = weight.is_floating_point() && weight.numel() > 0 && input.numel() > 0;
+    return layer_of(use.weight).managed && weight.requires_grad() && measurable;
+  }
+
   std::vector<torch::Tensor> parameters_;
   mutable std::mutex mutex_;
   std::vector<Layer> layers_;
@@ -71,13 +84,37 @@ struct AdaAct::Internals {
         accumulator(std::make_shared<MomentAccumulator>(
             [shared = measure](const LayerUse& use, const torch::Tensor& input) {
               return (*shared)(use, input);
+            },
+            [shared = measure](const LayerUse& use, const torch::Tensor& input) {
+              return shared->is_diagonal(use, input);
             })) {}
 
   std::shared_ptr<InputMeasure> measure;
   std::shared_ptr<MomentAccumulator> accumulator;
+  /// What a step on a GPU counts for a parameter.
+  struct OnDevice {
+    std::size_t parameter;
+    bool has_m;
+    bool observed;  // in this step
+  };
+
   std::vector<PendingMoment> pending;     // of the step being taken
+  std::vector<OnDevice> on_device;        // of the last step on a GPU
   std::vector<std::size_t> joint_biases;  // per parameter, Full only; kNotFound: none
 };
+
+inline bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows) {
+  const auto& first = segments.front();
+  std::int64_t expected = 0;
+  for (const auto& segment : segments) {
+    if (segment.begin != expected || segment.end - segment.begin != first.end - first.begin ||
+        segment.observations != first.observations) {
+      return false;
+    }
+    expected = segment.end;
+  }
+  return expected == rows;
+}
 
 inline AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updates_of_m) {
   const auto beta1 = std::get<0>(options.betas());

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "optim/adan_update.h"
+#include "optim/adan_update_cuda.h"
+#include "optim/global_norm_cuda.h"
 #include "optim/param_state.h"
 #include "optim/parameter_update.h"
 #include "optim/state_codec.h"
@@ -63,6 +65,59 @@ Adan::Adan(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_
 const AdanOptions& Adan::options_of(std::size_t index) const {
   return static_cast<const AdanOptions&>(group_options(index));
 }
+
+#ifdef ADAACT_WITH_CUDA
+
+bool Adan::update_fused(const DeviceStep* step, std::int64_t counted) {
+  const auto indices = trained();
+  std::vector<AdanParameter> updates;
+  bool clips = false;
+  for (const auto index : indices) {
+    const auto& tensor = parameter(index).tensor;
+    const auto& options = options_of(index);
+    const auto* known = find_param_state<AdanParamState>(state_, tensor);
+    const auto theta = tensor.detach();
+    const AdanParamState state = known ? *known : AdanParamState();
+    AdanParameter update;
+    update.tensors = {theta,
+                      laid_out_as(theta, tensor.grad(), tensor.scalar_type()),
+                      state_laid_out_as(theta, state.exp_avg()),
+                      state_laid_out_as(theta, state.exp_avg_diff()),
+                      state_laid_out_as(theta, state.exp_avg_sq()),
+                      state_laid_out_as(theta, state.previous_grad())};
+    update.lr = options.lr();
+    update.group = group_of(index);
+    std::tie(update.beta1, update.beta2, update.beta3) = options.betas();
+    update.eps = options.eps();
+    update.weight_decay = options.weight_decay();
+    update.proximal = options.proximal();
+    update.max_grad_norm = options.max_grad_norm();
+    update.updates = state.step() - counted;
+    if (!can_update_cuda(update)) return false;
+    clips = clips || std::isfinite(update.max_grad_norm);
+    updates.push_back(std::move(update));
+  }
+  if (clips && !are_on_one_device(gradients(indices))) return false;
+  adan_update_cuda(updates, clips ? global_norm_cuda(gradients(indices)) : torch::Tensor(), step);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    auto& state = get_or_make_param_state<AdanParamState>(state_, parameter(indices[i]).tensor);
+    const auto& tensors = updates[i].tensors;
+    state.exp_avg(tensors.m);
+    state.exp_avg_diff(tensors.v);
+    state.exp_avg_sq(tensors.n);
+    state.previous_grad(tensors.previous);
+  }
+  return true;
+}
+
+void Adan::count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) {
+  for (const auto index : parameters) {
+    auto& state = get_or_make_param_state<AdanParamState>(state_, parameter(index).tensor);
+    state.step(state.step() + steps);
+  }
+}
+
+#endif
 
 void Adan::update() {
   const auto indices = trained();

@@ -1,5 +1,6 @@
 #include "optim/all_finite.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <ATen/Parallel.h>
 
 #include "moments/cpu_dispatch.h"
+#include "optim/device_step.h"
 
 namespace adaact {
 namespace {
@@ -53,21 +55,39 @@ bool all_finite(const torch::Tensor& tensor) {
   return torch::isfinite(tensor).all().item<bool>();
 }
 
+std::size_t first_non_finite(const std::vector<torch::Tensor>& tensors) {
+#ifdef ADAACT_WITH_CUDA
+  const auto on_one_gpu = [&](const torch::Tensor& tensor) {
+    return tensor.is_cuda() && tensor.device() == tensors[0].device() &&
+           tensor.is_floating_point();
+  };
+  if (!tensors.empty() && std::all_of(tensors.begin(), tensors.end(), on_one_gpu)) {
+    const auto check = make_device_step(/*groups=*/1, tensors[0].device());
+    check_finite_cuda(tensors, /*first_index=*/0, check);
+    const auto culprit = check.culprit.item<std::int64_t>();
+    return culprit == kNoCulprit ? tensors.size() : static_cast<std::size_t>(culprit);
+  }
+#endif
+  const auto found = std::find_if_not(tensors.begin(), tensors.end(), all_finite);
+  return static_cast<std::size_t>(found - tensors.begin());
+}
+
 std::string non_finite_gradient(const torch::optim::Optimizer& optimizer, const LayerMap& model) {
+  std::vector<torch::Tensor> gradients;
+  std::vector<torch::Tensor> parameters;
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& parameter : group.params()) {
       const auto& gradient = parameter.grad();
-      if (!parameter.requires_grad() || !gradient.defined() ||
-          all_finite(gradient.is_sparse() ? gradient._values() : gradient)) {
-        continue;
-      }
-      const auto index = model.find(parameter);
-      const auto name =
-          index == LayerMap::kNotFound ? "a parameter" : model.parameters()[index].name;
-      return "the gradient of '" + name + "' is not finite";
+      if (!parameter.requires_grad() || !gradient.defined()) continue;
+      gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+      parameters.push_back(parameter);
     }
   }
-  return {};
+  const auto culprit = first_non_finite(gradients);
+  if (culprit == gradients.size()) return {};
+  const auto index = model.find(parameters[culprit]);
+  const auto name = index == LayerMap::kNotFound ? "a parameter" : model.parameters()[index].name;
+  return "the gradient of '" + name + "' is not finite";
 }
 
 }  // namespace adaact

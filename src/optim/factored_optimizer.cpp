@@ -81,17 +81,16 @@ void FactoredOptimizer::choose_what_to_measure() {
 
 void FactoredOptimizer::take_observations() { internals_->sums = internals_->listener->take(); }
 
-std::string FactoredOptimizer::find_other_non_finite() const {
+std::vector<NamedOptimizer::Checked> FactoredOptimizer::checked() const {
+  std::vector<Checked> all;
   for (const auto& sums : internals_->sums) {
-    const auto& name = parameter(sums.weight).name;
-    if (!all_finite(sums.inputs.sum)) {
-      return "the input of the layer with weight '" + name + "' is not finite";
-    }
-    if (sums.gradients.sum.defined() && !all_finite(sums.gradients.sum)) {
-      return "the output gradient of the layer with weight '" + name + "' is not finite";
+    const auto layer = "the layer with weight '" + parameter(sums.weight).name + "' is not finite";
+    all.push_back({sums.inputs.sum, "the input of " + layer});
+    if (sums.gradients.sum.defined()) {
+      all.push_back({sums.gradients.sum, "the output gradient of " + layer});
     }
   }
-  return {};
+  return all;
 }
 
 std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factors() {

@@ -9,7 +9,9 @@
 
 #include <utility>
 
+#include "optim/global_norm_cuda.h"
 #include "optim/lamb_update.h"
+#include "optim/lamb_update_cuda.h"
 #include "optim/param_state.h"
 #include "optim/parameter_update.h"
 #include "optim/state_codec.h"
@@ -55,6 +57,55 @@ Lamb::Lamb(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_
                      SimpleCodec<LambOptions, LambParamState>::instance()) {
   add_param_groups(std::move(param_groups));
 }
+
+#ifdef ADAACT_WITH_CUDA
+
+/// All parameters in a few launches on a GPU; false where the kernels do not know one of them.
+bool Lamb::update_fused(const DeviceStep* step, std::int64_t counted) {
+  const auto indices = trained();
+  std::vector<LambParameter> updates;
+  bool clips = false;
+  for (const auto index : indices) {
+    const auto& tensor = parameter(index).tensor;
+    const auto& options = static_cast<const LambOptions&>(group_options(index));
+    const auto* known = find_param_state<LambParamState>(state_, tensor);
+    const auto theta = tensor.detach();
+    const LambParamState state = known ? *known : LambParamState();
+    LambParameter update;
+    update.tensors = {theta, laid_out_as(theta, tensor.grad(), tensor.scalar_type()),
+                      state_laid_out_as(theta, state.exp_avg()),
+                      state_laid_out_as(theta, state.exp_avg_sq())};
+    update.lr = options.lr();
+    update.group = group_of(index);
+    std::tie(update.beta1, update.beta2) = options.betas();
+    update.eps = options.eps();
+    update.weight_decay = options.weight_decay();
+    update.adapts = options.weight_decay() != 0.0 || options.always_adapt();
+    update.trust_clip = options.trust_clip();
+    update.max_grad_norm = options.max_grad_norm();
+    update.updates = state.step() - counted;
+    if (!can_update_cuda(update)) return false;
+    clips = clips || std::isfinite(update.max_grad_norm);
+    updates.push_back(std::move(update));
+  }
+  if (clips && !are_on_one_device(gradients(indices))) return false;
+  lamb_update_cuda(updates, clips ? global_norm_cuda(gradients(indices)) : torch::Tensor(), step);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    auto& state = get_or_make_param_state<LambParamState>(state_, parameter(indices[i]).tensor);
+    state.exp_avg(updates[i].tensors.m);
+    state.exp_avg_sq(updates[i].tensors.v);
+  }
+  return true;
+}
+
+void Lamb::count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) {
+  for (const auto index : parameters) {
+    auto& state = get_or_make_param_state<LambParamState>(state_, parameter(index).tensor);
+    state.step(state.step() + steps);
+  }
+}
+
+#endif
 
 void Lamb::update() {
   const auto indices = trained();

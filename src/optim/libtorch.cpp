@@ -5,7 +5,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include "optim/all_finite.h"
+#include "optim/device_session.h"
 #include "optim/libtorch_codec.h"
+#include "optim/libtorch_fused.h"
 
 namespace adaact {
 namespace {
@@ -79,24 +81,101 @@ LibTorchOptimizer<Base, BaseOptions>::LibTorchOptimizer(
 }
 
 template <typename Base, typename BaseOptions>
+LibTorchOptimizer<Base, BaseOptions>::LibTorchOptimizer(LibTorchOptimizer&&) noexcept = default;
+template <typename Base, typename BaseOptions>
+LibTorchOptimizer<Base, BaseOptions>::~LibTorchOptimizer() = default;
+
+template <typename Base, typename BaseOptions>
 torch::Tensor LibTorchOptimizer<Base, BaseOptions>::step(LossClosure closure) {
+  if (device_session_) read_steps();  // the counts go on from there
   torch::Tensor loss;
   if (closure) {
     const at::AutoGradMode with_grad(true);
     loss = closure();
   }
   const auto culprit = non_finite_gradient(*this, model_);
-  if (culprit.empty()) {
-    drop_gradients_of_frozen(*this);
-    Base::step();
-  } else if (non_finite_policy_ == NonFinitePolicy::Throw) {
-    throw NonFiniteError(codec_of_libtorch(*this)->optimizer() + ": " + culprit +
-                         "; the step was rejected and nothing has changed");
-  } else {
+  if (!culprit.empty()) {
+    reject(culprit, kNothingChanged);
     ++skipped_steps_;
+    return loss;
+  }
+  drop_gradients_of_frozen(*this);
+  const torch::NoGradGuard no_grad;
+  if (fused_step(*this, /*session=*/nullptr)) {
+    count_fused_steps(*this, trained_parameters(*this), 1);
+  } else {
+    Base::step();
   }
   return loss;
 }
+
+/// Throws unless rejected steps are skipped.
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::reject(const std::string& culprit,
+                                                  const std::string& consequence) {
+  if (non_finite_policy_ == NonFinitePolicy::Skip) return;
+  throw NonFiniteError(codec_of_libtorch(*this)->optimizer() + ": " + culprit +
+                       "; the step was rejected " + consequence);
+}
+
+template <typename Base, typename BaseOptions>
+bool LibTorchOptimizer<Base, BaseOptions>::can_take_device_steps() const {
+  return has_fused_operators();
+}
+
+#ifdef ADAACT_WITH_CUDA
+
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::send_learning_rates() {
+  if (!device_session_) device_session_ = std::make_unique<DeviceSession>(*this);
+  device_session_->send_learning_rates(*this);
+}
+
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::enqueue_step() {
+  const auto label = codec_of_libtorch(*this)->optimizer();
+  TORCH_CHECK(device_session_, label, ": enqueue_step() without send_learning_rates() before it");
+  const torch::NoGradGuard no_grad;
+  drop_gradients_of_frozen(*this);
+  std::vector<std::pair<torch::Tensor, std::string>> gradients;
+  on_device_ = trained_parameters(*this);
+  for (const auto& parameter : on_device_) {
+    const auto& name = model_.parameters()[index_in_model(model_, parameter, label)].name;
+    gradients.emplace_back(parameter.grad(), "the gradient of '" + name + "' is not finite");
+  }
+  device_session_->begin(gradients);
+  TORCH_CHECK(
+      fused_step(*this, device_session_.get()), label,
+      ": this step cannot be captured in a CUDA graph: LibTorch's fused operator needs dense "
+      "parameters of one type that have all taken the same number of steps");
+  device_session_->end();
+}
+
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::read_steps() {
+  if (!device_session_) return;
+  const auto news = device_session_->read();
+  count_fused_steps(*this, on_device_, news.accepted);
+  if (news.rejected == 0) return;
+  reject(news.complaint, kLaterStepsTaken);
+  skipped_steps_ += news.rejected;
+}
+
+#else
+
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::send_learning_rates() {
+  TORCH_CHECK(false, codec_of_libtorch(*this)->optimizer(),
+              ": steps on a device need a build with CUDA");
+}
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::enqueue_step() {
+  send_learning_rates();
+}
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::read_steps() {}
+
+#endif
 
 template <typename Base, typename BaseOptions>
 OptimizerState LibTorchOptimizer<Base, BaseOptions>::export_state() const {
@@ -125,6 +204,7 @@ void LibTorchOptimizer<Base, BaseOptions>::import_state(const OptimizerState& st
   import_named_state(*this, model_, codec, of_base, source);
   skipped_steps_ = skipped_steps;
   non_finite_policy_ = policy;
+  device_session_.reset();  // it counted from the state before
 }
 
 template <typename Base, typename BaseOptions>

@@ -6,6 +6,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "optim/all_finite.h"
+#include "optim/device_session.h"
 #include "optim/state_codec.h"
 
 namespace adaact {
@@ -96,6 +97,7 @@ std::vector<torch::Tensor> NamedOptimizer::gradients(
 }
 
 torch::Tensor NamedOptimizer::step(LossClosure closure) {
+  if (device_session_) read_steps();  // the counts go on from there
   const torch::NoGradGuard no_grad;
   torch::Tensor loss;
   if (closure) {
@@ -113,28 +115,90 @@ torch::Tensor NamedOptimizer::step(LossClosure closure) {
   // been changed in place.
   index_parameters();
   if (const auto culprit = find_non_finite(); !culprit.empty()) {
-    if (codec_->non_finite_policy(param_groups_[0].options()) == NonFinitePolicy::Throw) {
-      throw NonFiniteError(label() + ": " + culprit +
-                           "; the step was rejected and nothing has changed");
-    }
+    reject(culprit, kNothingChanged);
     ++skipped_steps_;
     return loss;
   }
-  update();
+  if (update_fused(/*step=*/nullptr, /*counted=*/0)) {
+    count_fused_steps(trained(), 1);
+  } else {
+    update();
+  }
   ++steps_;
   on_step_end();
   return loss;
 }
 
-std::string NamedOptimizer::find_non_finite() const {
+/// Throws unless rejected steps are skipped.
+void NamedOptimizer::reject(const std::string& culprit, const std::string& consequence) {
+  if (codec_->non_finite_policy(param_groups_[0].options()) == NonFinitePolicy::Skip) return;
+  throw NonFiniteError(label() + ": " + culprit + "; the step was rejected " + consequence);
+}
+
+void NamedOptimizer::check_dense() const {
   for (const auto index : trained()) {
     const auto& gradient = parameter(index).tensor.grad();
     TORCH_CHECK(gradient.layout() == torch::kStrided, label(), ": the gradient of '",
                 parameter(index).name, "' is ", gradient.layout(), ", expected a dense one");
   }
-  auto culprit = find_other_non_finite();
-  return culprit.empty() ? non_finite_gradient(*this, model_) : culprit;
 }
+
+std::string NamedOptimizer::find_non_finite() const {
+  check_dense();
+  const auto others = checked();
+  std::vector<torch::Tensor> tensors;
+  tensors.reserve(others.size());
+  for (const auto& other : others) tensors.push_back(other.first);
+  const auto culprit = first_non_finite(tensors);
+  return culprit < others.size() ? others[culprit].second : non_finite_gradient(*this, model_);
+}
+
+#ifdef ADAACT_WITH_CUDA
+
+void NamedOptimizer::send_learning_rates() {
+  if (!device_session_) device_session_ = std::make_unique<DeviceSession>(*this);
+  device_session_->send_learning_rates(*this);
+}
+
+void NamedOptimizer::enqueue_step() {
+  TORCH_CHECK(device_session_, label(), ": enqueue_step() without send_learning_rates() before it");
+  const torch::NoGradGuard no_grad;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  on_step_begin();
+  index_parameters();
+  check_dense();
+  auto all = checked();
+  on_device_ = trained();
+  for (const auto index : on_device_) {
+    all.emplace_back(parameter(index).tensor.grad(),
+                     "the gradient of '" + parameter(index).name + "' is not finite");
+  }
+  device_session_->begin(all);
+  TORCH_CHECK(update_fused(&device_session_->step(), device_session_->counted()), label(),
+              ": this step cannot be captured in a CUDA graph, which needs dense parameters on one "
+              "GPU and layers that are used whole; take it with step()");
+  device_session_->end();
+}
+
+void NamedOptimizer::read_steps() {
+  if (!device_session_) return;
+  const auto news = device_session_->read();
+  steps_ += news.accepted;
+  count_fused_steps(on_device_, news.accepted);
+  if (news.rejected == 0) return;
+  reject(news.complaint, kLaterStepsTaken);
+  skipped_steps_ += news.rejected;
+}
+
+#else
+
+void NamedOptimizer::send_learning_rates() {
+  TORCH_CHECK(false, label(), ": steps on a device need a build with CUDA");
+}
+void NamedOptimizer::enqueue_step() { send_learning_rates(); }
+void NamedOptimizer::read_steps() {}
+
+#endif
 
 OptimizerState NamedOptimizer::export_state() const {
   auto exported = export_named_state(*this, model_, *codec_);
@@ -148,6 +212,7 @@ void NamedOptimizer::import_state(const OptimizerState& saved, const std::string
   import_named_state(*this, model_, *codec_, saved, source);
   steps_ = steps;
   skipped_steps_ = skipped_steps;
+  device_session_.reset();  // it counted from the state before
   index_parameters();
   on_state_loaded();
 }

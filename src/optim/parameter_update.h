@@ -47,7 +47,7 @@ inline torch::Tensor following(const torch::Tensor& state, const torch::Tensor& 
 /// State of the parameter's shape: zeros before its first use.
 inline void prepare_buffer(torch::Tensor& buffer, const torch::Tensor& parameter) {
   if (buffer.defined()) {
-    buffer = following(buffer, parameter);
+    buffer = following(buffer, parameter).contiguous();  // on a GPU it may be laid out as θ is
   } else {
     buffer = torch::zeros(parameter.sizes(),
                           parameter.options().dtype(sum_dtype(parameter)).requires_grad(false));
@@ -58,6 +58,45 @@ inline void prepare_buffer(torch::Tensor& buffer, const torch::Tensor& parameter
 /// its parameter moves.
 inline torch::Tensor gradient_of(const torch::Tensor& parameter) {
   return parameter.grad().to(parameter.scalar_type()).contiguous();
+}
+
+inline bool are_on_one_device(const std::vector<torch::Tensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const torch::Tensor& tensor) {
+    return tensor.device() == tensors.front().device();
+  });
+}
+
+/// Whether two tensors of one shape have their elements in the same order in memory. The stride of a
+/// dimension of size 1 says nothing: cuDNN gives the gradient of a 1×1 kernel another one.
+inline bool are_laid_out_alike(const torch::Tensor& left, const torch::Tensor& right) {
+  for (std::int64_t dim = 0; dim < left.dim(); ++dim) {
+    if (left.size(dim) != 1 && left.stride(dim) != right.stride(dim)) return false;
+  }
+  return true;
+}
+
+/// A tensor of the parameter's shape, laid out as the parameter is: itself where it is so already.
+inline torch::Tensor laid_out_as(const torch::Tensor& parameter, const torch::Tensor& tensor,
+                                 torch::ScalarType dtype) {
+  if (are_laid_out_alike(tensor, parameter) && tensor.scalar_type() == dtype &&
+      tensor.device() == parameter.device()) {
+    return tensor.as_strided(parameter.sizes(), parameter.strides());
+  }
+  return torch::empty_strided(parameter.sizes(), parameter.strides(),
+                              parameter.options().dtype(dtype).requires_grad(false))
+      .copy_(tensor);
+}
+
+/// State of the parameter's shape, laid out as it is: zeros before its first use.
+inline torch::Tensor state_laid_out_as(const torch::Tensor& parameter, const torch::Tensor& state,
+                                       torch::ScalarType dtype) {
+  if (state.defined()) return laid_out_as(parameter, state, dtype);
+  return torch::empty_strided(parameter.sizes(), parameter.strides(),
+                              parameter.options().dtype(dtype).requires_grad(false))
+      .zero_();
+}
+inline torch::Tensor state_laid_out_as(const torch::Tensor& parameter, const torch::Tensor& state) {
+  return state_laid_out_as(parameter, state, sum_dtype(parameter));
 }
 
 inline torch::Tensor norm_of(const torch::Tensor& tensor) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "support/errors.h"
 #include "support/layer_cases.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"
@@ -46,6 +47,38 @@ TEST_F(Cuda, SecondMoment_AgreesWithTheCpu) {
     check(image, geometry);
     check(image.contiguous(torch::MemoryFormat::ChannelsLast), geometry);
   }
+}
+
+TEST_F(Cuda, MemoryOfAnInputMayBeUsedAgainBeforeTheStep) {
+  const auto train = [](bool reuse) {
+    torch::manual_seed(62);
+    torch::nn::Sequential model(torch::nn::Linear(7, 6), torch::nn::ReLU(),
+                                torch::nn::Linear(6, 2));
+    model->to(torch::kCUDA);
+    AdaAct optimizer(*model);
+    const auto buffer = torch::empty({5, 7}, torch::kCUDA);
+    for (int batch = 0; batch < 3; ++batch) {
+      const auto x = torch::randn({5, 7}).to(torch::kCUDA);
+      if (reuse) buffer.copy_(x);
+      model->forward(reuse ? buffer : x).square().sum().backward();
+    }
+    buffer.zero_();
+    optimizer.step();
+    return optimizer.second_moment(model->parameters()[0]).cpu();
+  };
+  EXPECT_TRUE(torch::equal(train(/*reuse=*/true), train(/*reuse=*/false)));
+}
+
+TEST_F(Cuda, AnInputThatIsChangedInPlaceIsNotMistakenForTheOneThatWasRead) {
+  torch::nn::Linear first(7, 6);
+  torch::nn::Linear second(6, 2);
+  torch::nn::Sequential model(first, second);
+  model->to(torch::kCUDA);
+  AdaAct optimizer(*model);
+  const auto hidden = first->forward(torch::randn({5, 7}, torch::kCUDA));
+  second->forward(hidden).sum().backward();
+  hidden.detach().zero_();
+  EXPECT_TRUE(contains(error_of([&] { optimizer.step(); }), "was changed in place"));
 }
 
 TEST_F(Cuda, SecondMomentOfManyShapes_AgreesWithThePatchMatrixAndRepeatsItself) {

@@ -31,13 +31,14 @@ struct Geometry {
   std::int64_t spatial_dims() const noexcept { return static_cast<std::int64_t>(kernel.size()); }
   std::int64_t output_size(std::int64_t dim, std::int64_t input_size) const;
 
-  /// The input with exactly one leading batch dimension: (N, D) or (N, C, spatial…). Errors name
-  /// what does not fit.
+  /// Throws, naming what does not fit, where this cannot be the layer's input.
+  void check(const torch::Tensor& input) const;
+  /// The input with exactly one leading batch dimension: (N, D) or (N, C, spatial…).
   torch::Tensor batched(const torch::Tensor& input) const;
   /// Output positions of one sample of a batched input (1 for linear).
   std::int64_t positions(const torch::Tensor& batched_input) const;
   /// Entries of one row of the patch matrix of one group: D, or C/groups · kernel volume.
-  std::int64_t features(const torch::Tensor& batched_input) const;
+  std::int64_t features(const torch::Tensor& input) const;
 };
 
 }  // namespace adaact

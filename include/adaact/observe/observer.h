@@ -19,6 +19,7 @@ struct LayerUse {
   std::int64_t row_end = 0;
   Geometry geometry;
   std::size_t bias = LayerMap::kNotFound;  // the operator's bias argument, where it is a parameter
+  bool input_is_intermediate = false;  // made by operators that autograd recorded, not by the user
 };
 
 /// Receives what flows through the layers of one model. Calls come from the threads that run the

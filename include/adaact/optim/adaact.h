@@ -77,6 +77,10 @@ class AdaAct : public ObservingOptimizer {
   AdaAct(AdaAct&& other) noexcept;
   ~AdaAct() override;
 
+#ifdef ADAACT_WITH_CUDA
+  bool can_take_device_steps() const override;
+#endif
+
   /// V̂ of a weight, bias corrected, one row per run of weight rows that reads the same input:
   /// (S, n), or (S, n, n) for the full covariance. Undefined before the first observation.
   torch::Tensor second_moment(const torch::Tensor& weight) const;
@@ -87,8 +91,12 @@ class AdaAct : public ObservingOptimizer {
   bool takes_complex(const torch::optim::OptimizerOptions& options) const override;
   void on_groups_indexed() override;
   void take_observations() override;
-  std::string find_other_non_finite() const override;
+  std::vector<Checked> checked() const override;
   void update() override;
+#ifdef ADAACT_WITH_CUDA
+  bool update_fused(const DeviceStep* step, std::int64_t counted) override;
+  void count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) override;
+#endif
   std::string why_observed(std::size_t index) const override;
 
   const AdaActOptions& options_of(std::size_t index) const;

@@ -47,8 +47,16 @@ class Adan : public NamedOptimizer {
   Adan(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
        const AdanOptions& defaults = {});
 
+#ifdef ADAACT_WITH_CUDA
+  bool can_take_device_steps() const override { return true; }
+#endif
+
  private:
   void update() override;
+#ifdef ADAACT_WITH_CUDA
+  bool update_fused(const DeviceStep* step, std::int64_t counted) override;
+  void count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) override;
+#endif
   const AdanOptions& options_of(std::size_t index) const;
 };
 

@@ -64,7 +64,7 @@ class FactoredOptimizer : public ObservingOptimizer {
  private:
   void on_groups_indexed() override;
   void take_observations() override;
-  std::string find_other_non_finite() const override;
+  std::vector<Checked> checked() const override;
   void update() override;
   void on_step_end() override;
   std::string why_observed(std::size_t index) const override;

@@ -44,8 +44,16 @@ class Lamb : public NamedOptimizer {
   Lamb(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
        const LambOptions& defaults = {});
 
+#ifdef ADAACT_WITH_CUDA
+  bool can_take_device_steps() const override { return true; }
+#endif
+
  private:
   void update() override;
+#ifdef ADAACT_WITH_CUDA
+  bool update_fused(const DeviceStep* step, std::int64_t counted) override;
+  void count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) override;
+#endif
 };
 
 }  // namespace adaact

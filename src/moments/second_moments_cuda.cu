@@ -1,0 +1,106 @@
+// Second moments of many layers' inputs on a GPU:
+//
+//   column squares   S = Σ_b x², in parts: one pass over the inputs
+//   window sums      from the parts of S, a few per cent of the inputs, to the sums of the layers
+//
+// Both without atomics, so that equal inputs give equal bits.
+
+#include "moments/second_moments_cuda.h"
+
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include <c10/cuda/CUDAGuard.h>
+
+#include "moments/column_squares_cuda.h"
+#include "moments/sum_dtype.h"
+#include "moments/window_sums_cuda.h"
+
+namespace adaact {
+namespace {
+
+/// Narrower rows than this waste most of what is read with them, unless they lie side by side.
+constexpr std::int64_t kNarrowRowBytes = 64;
+
+bool has_kernel(torch::ScalarType dtype) {
+  return dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kHalf ||
+         dtype == torch::kFloat64;
+}
+
+/// The batched input with samples that are one block of memory each, in any order inside.
+torch::Tensor with_dense_samples(const torch::Tensor& x) {
+  if (!x.select(0, 0).is_non_overlapping_and_dense()) return x.contiguous();
+  const auto columns = x.numel() / x.size(0);
+  const bool narrow = columns * static_cast<std::int64_t>(x.element_size()) < kNarrowRowBytes;
+  return narrow && x.stride(0) != columns ? x.contiguous() : x;
+}
+
+/// Inputs that share the buffers: those of one device and one dtype of sums.
+class Batch {
+ public:
+  void add(std::size_t index, const torch::Tensor& batched, const Geometry& geometry) {
+    const auto x = with_dense_samples(batched);
+    const auto partial = squares_.add(x);
+    entries_.push_back({index,
+                        x,
+                        windows_.add(x, geometry, partial),
+                        {geometry.groups, geometry.features(x)},
+                        x.size(0) * geometry.positions(x)});
+  }
+
+  void run(const torch::TensorOptions& options, std::vector<Moment>& moments) const {
+    const auto partial = torch::empty({squares_.size()}, options);
+    const auto result = torch::empty({windows_.size()}, options);
+    squares_.launch(partial);
+    windows_.launch(partial, result);
+    for (const auto& entry : entries_) {
+      const auto features = entry.shape[1];
+      moments[entry.index] = {result.as_strided(entry.shape, {features, 1}, entry.result),
+                              entry.count};
+    }
+  }
+
+ private:
+  struct Entry {
+    std::size_t index;
+    torch::Tensor x;  // kept until the kernels that read it are launched
+    std::int64_t result;
+    std::vector<std::int64_t> shape;
+    std::int64_t count;
+  };
+
+  ColumnSquares squares_;
+  WindowSums windows_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
+std::vector<Moment> second_moments_cuda(const std::vector<MomentInput>& inputs) {
+  std::vector<Moment> moments(inputs.size());
+  std::map<std::pair<c10::DeviceIndex, torch::ScalarType>, Batch> batches;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [input, geometry] = inputs[i];
+    const auto x = geometry.batched(input);
+    TORCH_CHECK(x.is_cuda(), "adaact: the input is on ", x.device(), ", expected a CUDA device");
+    const c10::cuda::CUDAGuard device(x.device());
+    if (x.numel() == 0 || !has_kernel(x.scalar_type()) || !WindowSums::can_add(x, geometry)) {
+      moments[i] = second_moment_tensor(input, geometry);
+    } else {
+      batches[{x.device().index(), sum_dtype(x)}].add(i, x, geometry);
+    }
+  }
+  for (const auto& [device_and_dtype, batch] : batches) {
+    const c10::Device device(c10::DeviceType::CUDA, device_and_dtype.first);
+    const c10::cuda::CUDAGuard guard(device);
+    batch.run(torch::TensorOptions().device(device).dtype(device_and_dtype.second), moments);
+  }
+  return moments;
+}
+
+Moment second_moment_cuda(const torch::Tensor& input, const Geometry& geometry) {
+  return second_moments_cuda({{input, geometry}}).front();
+}
+
+}  // namespace adaact
