@@ -36,6 +36,9 @@ class Loader::Impl {
         buffers_(dataset_->shape(), std::min(options.batch_size, dataset_->size()), options.layout,
                  options.pin_memory, options.prefetch + 2) {}
 
+  const Dataset& dataset() const { return *dataset_; }
+  const LoaderOptions& options() const { return options_; }
+
   std::int64_t batches_per_epoch() const {
     const auto whole = dataset_->size() / options_.batch_size;
     const bool has_rest = dataset_->size() % options_.batch_size != 0;
@@ -156,6 +159,8 @@ void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
 
 std::optional<Batch> Loader::next() { return impl_->next(); }
 
+const Dataset& Loader::dataset() const { return impl_->dataset(); }
+const LoaderOptions& Loader::options() const { return impl_->options(); }
 std::int64_t Loader::batches_per_epoch() const { return impl_->batches_per_epoch(); }
 
 double Loader::seconds_waited() const { return impl_->seconds_waited(); }

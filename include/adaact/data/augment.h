@@ -54,6 +54,9 @@ class Augmenter {
   const AugmentOptions& options() const { return options_; }
   ImageLayout layout() const { return layout_; }
 
+  /// (C, 256): what a byte of a channel becomes.
+  const std::vector<float>& values() const { return values_; }
+
   /// From shape.bytes() bytes, planes (C, H, W), to as many floats.
   void apply(const std::uint8_t* pixels, const AugmentDraw& draw, float* out) const;
 

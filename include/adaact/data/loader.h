@@ -65,6 +65,8 @@ class Loader {
   std::optional<Batch> next();
 
   std::int64_t batches_per_epoch() const;
+  const Dataset& dataset() const;
+  const LoaderOptions& options() const;
 
   /// How long all calls of next() together have waited for a batch.
   double seconds_waited() const;
