@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <adaact/train/optimizer_benchmark.h>
 #include <nlohmann/json.hpp>
@@ -19,28 +20,93 @@ struct BenchArguments {
   bool json = false;
 };
 
-void print_list(const std::vector<OptimizerCost>& costs) {
-  auto list = ordered_json::array();
-  for (const auto& cost : costs) {
-    list.push_back({{"optimizer", cost.optimizer},
+ordered_json json_of(const OptimizerCost& cost) {
+  ordered_json json{{"optimizer", cost.optimizer},
                     {"ms_per_step", cost.ms_per_step},
                     {"lowest_ms", cost.lowest_ms},
                     {"highest_ms", cost.highest_ms},
                     {"ratio_to_sgd", cost.ratio_to_sgd},
+                    {"images_per_second", cost.images_per_second},
                     {"state_bytes", cost.state_bytes},
-                    {"peak_bytes", cost.peak_bytes}});
+                    {"peak_bytes", cost.peak_bytes},
+                    {"peak_ratio_to_sgd", cost.peak_ratio_to_sgd},
+                    {"graph", cost.graph}};
+  if (cost.update) {
+    json["statistics_bytes"] = cost.update->statistics_bytes;
+    json["update_bytes"] = cost.update->update_bytes;
+    json["statistics_and_update_floor_ms"] = cost.update->floor_ms;
+    json["statistics_and_update_ms"] = cost.update->taken_ms;
+    json["fraction_of_floor"] = cost.update->fraction_of_floor();
   }
-  print_json(list);
+  return json;
 }
 
-void print_table(const std::vector<OptimizerCost>& costs) {
-  const auto megabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  std::printf("optimizer  ms/step  of rounds            to SGD  state MB  peak MB\n");
+ordered_json json_of(const GpuCost& cost) {
+  ordered_json json{{"copy_bytes_per_second", cost.copy_bytes_per_second},
+                    {"ms_per_batch", cost.ms_per_batch},
+                    {"batch_images_per_second", cost.batch_images_per_second}};
+  if (cost.forward_backward_ms) json["forward_backward_ms"] = *cost.forward_backward_ms;
+  return json;
+}
+
+void print_result_as_json(const BenchmarkResult& result) {
+  ordered_json json{{"optimizers", ordered_json::array()}};
+  for (const auto& cost : result.optimizers) json["optimizers"].push_back(json_of(cost));
+  if (result.gpu) json["gpu"] = json_of(*result.gpu);
+  print_json(json);
+}
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+void print_costs(const std::vector<OptimizerCost>& costs) {
+  std::printf(
+      "optimizer   ms/step  of rounds              to SGD   images/s  state MB   peak MB  "
+      "to SGD\n");
   for (const auto& cost : costs) {
-    std::printf("%-9s  %7.2f  %7.2f to %-8.2f  %6.2f  %8.2f  %7.1f\n", cost.optimizer.c_str(),
-                cost.ms_per_step, cost.lowest_ms, cost.highest_ms, cost.ratio_to_sgd,
-                megabytes(cost.state_bytes), megabytes(cost.peak_bytes));
+    std::printf("%-9s  %8.3f  %8.3f to %-9.3f  %6.3f  %9.0f  %8.2f  %8.1f  %6.3f\n",
+                cost.optimizer.c_str(), cost.ms_per_step, cost.lowest_ms, cost.highest_ms,
+                cost.ratio_to_sgd, cost.images_per_second, megabytes(cost.state_bytes),
+                megabytes(cost.peak_bytes), cost.peak_ratio_to_sgd);
   }
+}
+
+void print_updates(const std::vector<OptimizerCost>& costs, const GpuCost& gpu) {
+  std::printf(
+      "\nforward and backward alone take %.3f ms; what statistics and update take beyond that,\n"
+      "and their floor: the bytes that they must move, at the %.2f TB/s of a large copy:\n\n"
+      "optimizer  MB to move  floor ms  taken ms  fraction of the floor\n",
+      *gpu.forward_backward_ms, gpu.copy_bytes_per_second / 1e12);
+  for (const auto& cost : costs) {
+    if (!cost.update) continue;
+    const auto& update = *cost.update;
+    std::printf("%-9s  %10.1f  %8.4f  %8.4f  %8.2f\n", cost.optimizer.c_str(),
+                megabytes(update.statistics_bytes + update.update_bytes), update.floor_ms,
+                update.taken_ms, update.fraction_of_floor());
+  }
+}
+
+/// Their times are the host's more than the GPU's, and no measure of those beside them.
+void print_steps_without_graph(const std::vector<OptimizerCost>& costs) {
+  std::string names;
+  for (const auto& cost : costs) {
+    if (!cost.graph) names += (names.empty() ? "" : ", ") + cost.optimizer;
+  }
+  if (!names.empty()) std::printf("\nsteps without a CUDA graph: %s\n", names.c_str());
+}
+
+void print_batches(const GpuCost& gpu) {
+  std::printf(
+      "\nnot in the steps: a batch made on the GPU (shuffled, cropped, flipped, normalised) takes\n"
+      "%.4f ms, %.0f images/s\n",
+      gpu.ms_per_batch, gpu.batch_images_per_second);
+}
+
+void print_result(const BenchmarkResult& result) {
+  print_costs(result.optimizers);
+  if (!result.gpu) return;
+  print_steps_without_graph(result.optimizers);
+  if (result.gpu->forward_backward_ms) print_updates(result.optimizers, *result.gpu);
+  print_batches(*result.gpu);
 }
 
 }  // namespace
@@ -56,12 +122,16 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--steps", options.steps, "Of each optimizer, in five rounds");
   add_option(*command, "--device", options.device, "cpu, cuda or cuda:N");
-  add_option(*command, "--precision", options.precision, "fp32 or bf16");
+  add_option(*command, "--precision", options.precision, "fp32, tf32 or bf16");
+  add_option(*command, "--memory-format", options.memory_format, "contiguous or channels-last");
+  add_off_switch(*command, "--no-graph", options.graph, "On a GPU: without CUDA graphs");
   add_option(*command, "--threads", options.threads, "Threads; 0: one for each core");
-  command->add_flag("--json", arguments->json, "Print the table as JSON");
+  command->add_flag("--json", arguments->json, "Print the result as JSON");
   command->callback([arguments, &exit_code] {
-    const auto costs = measure_optimizers(arguments->options);
-    arguments->json ? print_list(costs) : print_table(costs);
+    auto options = arguments->options;
+    options.device = device_to_use(options.device);
+    const auto result = measure_optimizers(options);
+    arguments->json ? print_result_as_json(result) : print_result(result);
     exit_code = 0;
   });
 }

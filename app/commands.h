@@ -19,7 +19,8 @@ void add_info_command(CLI::App& app, int& exit_code);
 void print_message(const std::string& line);
 /// What went wrong, without a backtrace.
 std::string message_of(const std::exception& error);
-/// From here on only errors are printed there.
+/// The same for what is no error: nothing after silence_notices().
+void print_notice(const std::string& line);
 void silence_notices();
 
 }  // namespace adaact::app

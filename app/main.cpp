@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include <malloc.h>
 #include <poll.h>
@@ -31,6 +33,10 @@ void adaact::app::print_message(const std::string& message) {
   const auto line = in_one_line(message);
   const bool named = line.compare(0, name.size(), name) == 0;
   std::fprintf(stderr, "%s%s\n", named ? "" : name.c_str(), line.c_str());
+}
+
+void adaact::app::print_notice(const std::string& line) {
+  if (notices_are_wanted) print_message(line);
 }
 
 void adaact::app::silence_notices() { notices_are_wanted = false; }
@@ -60,11 +66,21 @@ bool reader_has_gone() {
   return ::poll(&output, 1, /*timeout=*/0) > 0 && (output.revents & POLLERR) != 0;
 }
 
+/// So that the options of `train` fit a screen: no option's name takes a line of its own, and nothing
+/// follows the last one.
+class HelpText : public CLI::Formatter {
+ public:
+  HelpText() { column_width(33); }
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    auto text = CLI::Formatter::make_help(app, std::move(name), mode);
+    return text.erase(text.find_last_not_of('\n') + 1) + "\n";
+  }
+};
+
 int run(int argc, char** argv) {
   using namespace adaact::app;
-  const adaact::WarningListener warnings([](const std::string& line) {
-    if (notices_are_wanted) print_message(line);
-  });
+  const adaact::WarningListener warnings(print_notice);
   CLI::App app("AdaAct and its rivals: train, measure, compare", "adaact");
   app.require_subcommand(1);
   app.set_version_flag("--version", ADAACT_VERSION);
@@ -79,8 +95,11 @@ int run(int argc, char** argv) {
   add_bench_command(app, exit_code);
   add_report_command(app, exit_code);
   add_info_command(app, exit_code);
+  const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
-    command->footer("--config FILE reads the same options from a TOML file");
+    command->description(command->get_description() + "; --config FILE: the same from a TOML file");
+    command->get_help_ptr()->group("");  // whoever reads its text knows it
+    command->formatter(help_text);
     refuse_empty_values(*command);
   }
   try {

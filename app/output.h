@@ -27,6 +27,9 @@ inline void add_output_options(CLI::App& command, OutputOptions& output) {
   command.add_flag("--json", output.json, "Print the result as JSON and nothing else");
 }
 
+inline constexpr char kInterrupted[] =
+    "interrupted; all is saved, and the same command with --resume goes on";
+
 inline void say(Verbosity verbosity, const std::string& line) {
   if (verbosity == Verbosity::Normal) std::printf("%s\n", line.c_str());
 }

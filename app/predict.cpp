@@ -43,8 +43,9 @@ void print(const std::string& image, const Classes& classes) {
 
 int predict(const PredictArguments& arguments) {
   const auto weights = weights_of_run(arguments.run);
-  check_device(arguments.device);
-  const Classifier classifier(weights, torch::Device(arguments.device));
+  const auto device = device_to_use(arguments.device);
+  check_device(device);
+  const Classifier classifier(weights, torch::Device(device));
   auto results = ordered_json::array();
   int exit_code = 0;
   for (const auto& image : arguments.images) {

@@ -15,24 +15,56 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Each line is one call of printf, so that those of several threads do not mix.
+
+void print_heading(const char* before) {
+  std::printf(
+      "%sepoch  train loss  train top-1  test loss  test top-1  test top-5  seconds  images/s\n",
+      before);
+  std::fflush(stdout);
+}
+
+void print_resumed(const Trainer& trainer, const char* before) {
+  if (trainer.state().step == 0) return;
+  std::printf("%sresumed after step %ld of %ld\n", before, trainer.state().step, trainer.steps());
+  std::fflush(stdout);
+}
+
+void print_epoch(const EpochMetrics& metrics, const char* before) {
+  std::printf("%s%5ld  %10.4f  %9.2f %%  %9.4f  %8.2f %%  %8.2f %%  %7.1f  %8.0f\n", before,
+              metrics.epoch + 1, metrics.train_loss, 100.0 * metrics.train_top1, metrics.test.loss,
+              100.0 * metrics.test.top1, 100.0 * metrics.test.top5, metrics.seconds,
+              metrics.images_per_second);
+  std::fflush(stdout);
+}
+
 /// One line an epoch under a heading.
 class EpochLines : public TrainingCallback {
  public:
   void on_start(const Trainer& trainer) override {
-    if (trainer.state().step > 0) {
-      std::printf("resumed after step %ld of %ld\n", trainer.state().step, trainer.steps());
-    }
-    std::printf(
-        "epoch  train loss  train top-1  test loss  test top-1  test top-5  seconds  images/s\n");
-    std::fflush(stdout);
+    print_resumed(trainer, "");
+    print_heading("");
   }
   void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
-    std::printf("%5ld  %10.4f  %9.2f %%  %9.4f  %8.2f %%  %8.2f %%  %7.1f  %8.0f\n",
-                metrics.epoch + 1, metrics.train_loss, 100.0 * metrics.train_top1,
-                metrics.test.loss, 100.0 * metrics.test.top1, 100.0 * metrics.test.top5,
-                metrics.seconds, metrics.images_per_second);
-    std::fflush(stdout);
+    print_epoch(metrics, "");
   }
+};
+
+/// The same of one seed among several.
+class SeedLines : public TrainingCallback {
+ public:
+  explicit SeedLines(std::uint64_t seed) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%4lu  ", seed);
+    seed_ = text;
+  }
+  void on_start(const Trainer& trainer) override { print_resumed(trainer, seed_.c_str()); }
+  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
+    print_epoch(metrics, seed_.c_str());
+  }
+
+ private:
+  std::string seed_;
 };
 
 /// The same lines, and below them how far the epoch is.
@@ -117,6 +149,13 @@ std::unique_ptr<TrainingCallback> make_progress(Verbosity verbosity) {
   if (verbosity != Verbosity::Normal) return std::make_unique<TrainingCallback>();
   if (::isatty(STDOUT_FILENO) != 0) return std::make_unique<ProgressBar>();
   return std::make_unique<EpochLines>();
+}
+
+void print_heading_of_seeds() { print_heading("seed  "); }
+
+std::unique_ptr<TrainingCallback> make_progress_of_seed(Verbosity verbosity, std::uint64_t seed) {
+  if (verbosity != Verbosity::Normal) return std::make_unique<TrainingCallback>();
+  return std::make_unique<SeedLines>(seed);
 }
 
 }  // namespace adaact::app

@@ -5,6 +5,8 @@
 #include <adaact/train/run_config.h>
 #include <CLI/CLI.hpp>
 
+#include "commands.h"
+
 namespace adaact::app {
 
 /// An option whose default the help shows.
@@ -29,6 +31,24 @@ inline CLI::Validator not_negative() {
   return CLI::Validator(check, "");
 }
 
+/// The CPU where a GPU is asked for and there is none, with a word about it.
+inline std::string device_to_use(const std::string& wanted) {
+  auto device = available_device(wanted);
+  if (device != wanted) {
+    print_notice("device is '" + wanted +
+                 "', but LibTorch finds no GPU here: the CPU takes its place");
+  }
+  return device;
+}
+
+inline void use_available_device(RunConfig& config) {
+  const auto device = device_to_use(config.device);
+  if (device == config.device) return;
+  config.device = device;
+  config.deterministic = false;  // as the CPU always is
+  if (config.precision == "tf32") config.precision = "fp32";
+}
+
 /// What training and evaluation must agree on.
 inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
   add_option(command, "--model", config.model, "adaact info lists them");
@@ -44,7 +64,9 @@ inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
   add_option(command, "--batch-size", config.batch_size, "Images a batch");
   add_option(command, "--seed", config.seed, "Of everything random")->check(not_negative());
   add_option(command, "--device", config.device, "cpu, cuda or cuda:N");
-  add_option(command, "--precision", config.precision, "fp32 or bf16");
+  add_option(command, "--precision", config.precision, "fp32, tf32 or bf16");
+  add_option(command, "--memory-format", config.memory_format, "contiguous or channels-last");
+  command.add_flag("--deterministic", config.deterministic, "On a GPU, where it costs time");
   add_option(command, "--threads", config.threads, "Threads that compute; 0: one for each core");
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <adaact/report/run_history.h>
 #include <adaact/train/training_run.h>
@@ -12,6 +13,8 @@
 #include "progress.h"
 #include "run_files.h"
 #include "run_options.h"
+#include "run_summary.h"
+#include "train_seeds.h"
 
 namespace adaact::app {
 namespace {
@@ -23,6 +26,8 @@ struct TrainArguments {
   RunSettings settings;
   std::string out;
   OutputOptions output;
+  std::vector<std::uint64_t> seeds;  // empty: that of the configuration
+  std::string graph = "on";
   double lr = 0.0;
   double weight_decay = 0.0;
 };
@@ -36,45 +41,30 @@ void set_optimizer_option(RunConfig& config, const char* name, double value) {
   config.optimizer_options = options.dump();
 }
 
-/// What the run's folder says about it.
-void print_summary(const std::string& out) {
-  const auto run = RunHistory::read(out);
-  json summary{{"run", out},
-               {"model", model_of_run(out).string()},
-               {"finished", run.finished},
-               {"epochs", run.epochs.size()}};
-  if (!run.epochs.empty()) {
-    const auto& last = run.epochs.back();
-    summary.update({{"steps", last.step},
-                    {"train_loss", last.train_loss},
-                    {"train_top1", last.train_top1},
-                    {"test_loss", last.test.loss},
-                    {"test_top1", last.test.top1},
-                    {"test_top5", last.test.top5},
-                    {"seconds", last.seconds}});
-  }
-  print_json(summary);
-}
-
 int run_training(const TrainArguments& arguments) {
   const auto& out = arguments.out;
   const auto verbosity = arguments.output.verbosity();
   auto settings = arguments.settings;
-  if (verbosity == Verbosity::Quiet) {
-    silence_notices();
-  } else {
-    settings.on_message = print_message;
+  TORCH_CHECK(arguments.graph == "on" || arguments.graph == "off", "graph is '", arguments.graph,
+              "', expected on or off");
+  settings.graph = arguments.graph == "on";
+  settings.on_message = print_notice;
+  if (verbosity == Verbosity::Quiet) silence_notices();
+  auto config = arguments.config;
+  use_available_device(config);
+  if (!arguments.seeds.empty()) {
+    return train_seeds(config, arguments.seeds, out, settings, verbosity);
   }
-  TrainingRun run(arguments.config, out, settings);
+  TrainingRun run(config, out, settings);
   const auto progress = make_progress(verbosity);
   const auto result = run.run(*progress);
-  if (verbosity == Verbosity::Json) print_summary(out);
+  if (verbosity == Verbosity::Json) print_json(summary_of_run(out, RunHistory::read(out)));
   switch (result.status) {
     case RunResult::Status::AlreadyFinished:
       say(verbosity, "the run in " + out + " is finished already");
       return 0;
     case RunResult::Status::Interrupted:
-      say(verbosity, "interrupted; all is saved, and the same command with --resume goes on");
+      say(verbosity, kInterrupted);
       return 128 + result.signal;
     case RunResult::Status::Finished:
       break;
@@ -97,11 +87,16 @@ void add_train_command(CLI::App& app, int& exit_code) {
              "Steps; 0: after each epoch");
 
   add_model_and_data_options(*command, config);
+  command->add_option("--seeds", arguments->seeds, "Several, as 0,1,2: a run for each below --out")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(not_negative());
   command->add_option("--weights", config.weights, "safetensors to begin with");
   add_option(*command, "--drop-path", config.drop_path, "Rate of dropped branches");
   add_option(*command, "--limit-train", config.limit_train, "Train on so many images; 0: all");
   add_off_switch(*command, "--no-augment", config.augment, "Neither crop nor flip");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
+  add_option(*command, "--graph", arguments->graph, "On a GPU: steps in CUDA graphs; on or off");
 
   add_option(*command, "--optimizer", config.optimizer, "adaact info lists them");
   auto* lr = command->add_option("--lr", arguments->lr, "Learning rate");
@@ -127,7 +122,10 @@ void add_train_command(CLI::App& app, int& exit_code) {
 
   add_output_options(*command, arguments->output);
 
-  command->callback([arguments, lr, decay, &exit_code] {
+  command->callback([arguments, command, lr, decay, &exit_code] {
+    if (command->count("--seeds") > 0 && command->count("--seed") > 0) {
+      throw CLI::ExcludesError("--seeds", "--seed");
+    }
     if (lr->count() > 0) set_optimizer_option(arguments->config, "lr", arguments->lr);
     if (decay->count() > 0) {
       set_optimizer_option(arguments->config, "weight_decay", arguments->weight_decay);

@@ -2,32 +2,52 @@
 
 #include <map>
 
+#include <torch/torch.h>
+
 namespace adaact {
+
+SecondMoments MomentReadings::read() const {
+  SecondMoments moments;
+  if (layers.empty()) return moments;
+  const auto values = means.cpu();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    moments.emplace_back(layers[i], values[static_cast<std::int64_t>(i)].item<double>());
+  }
+  return moments;
+}
 
 ActivationProbe::ActivationProbe(torch::nn::Module& model)
     : model_(model),
-      accumulator_(
-          std::make_shared<MomentAccumulator>([](const LayerUse& use, const torch::Tensor& input) {
+      accumulator_(std::make_shared<MomentAccumulator>(
+          [](const LayerUse& use, const torch::Tensor& input) {
             return second_moment(input, use.geometry);
+          },
+          [parameters = model_.parameters()](const LayerUse& use, const torch::Tensor& input) {
+            return input.numel() > 0 && parameters[use.weight].tensor.requires_grad();
           })),
       observer_(model_, accumulator_) {}
 
-SecondMoments ActivationProbe::take() {
+MomentReadings ActivationProbe::take_on_device() {
+  const torch::NoGradGuard no_grad;
   struct Total {
-    double sum = 0.0;
+    torch::Tensor sum;
     double count = 0.0;
   };
   std::map<std::size_t, Total> totals;  // by the place of the weight in the model
   for (const auto& pending : accumulator_->take()) {
     auto& total = totals[pending.weight];
-    total.sum += pending.moment.sum.sum().item<double>();
+    const auto sum = pending.moment.sum.sum().to(torch::kFloat64);
+    total.sum = total.sum.defined() ? total.sum + sum : sum;
     total.count += static_cast<double>(pending.moment.count * pending.moment.sum.numel());
   }
-  SecondMoments moments;
+  MomentReadings readings;
+  std::vector<torch::Tensor> means;
   for (const auto& [weight, total] : totals) {
-    moments.emplace_back(model_.parameters()[weight].name, total.sum / total.count);
+    readings.layers.push_back(model_.parameters()[weight].name);
+    means.push_back(total.sum / total.count);
   }
-  return moments;
+  if (!means.empty()) readings.means = torch::stack(means);
+  return readings;
 }
 
 }  // namespace adaact

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <adaact/observe/observer.h>
 #include <adaact/train/metrics.h>
@@ -9,13 +11,23 @@
 
 namespace adaact {
 
+/// E[a²] of several layers, still where it was computed.
+struct MomentReadings {
+  std::vector<std::string> layers;
+  torch::Tensor means;  // (layers) float64
+
+  SecondMoments read() const;
+};
+
 /// Measures E[a²] of the input of every layer while it lives, whatever the optimizer.
 class ActivationProbe {
  public:
   explicit ActivationProbe(torch::nn::Module& model);
 
   /// What was seen so far.
-  SecondMoments take();
+  SecondMoments take() { return take_on_device().read(); }
+  /// The same without waiting for it.
+  MomentReadings take_on_device();
 
  private:
   LayerMap model_;

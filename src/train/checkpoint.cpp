@@ -1,6 +1,8 @@
 #include "train/checkpoint.h"
 
 #include <limits>
+#include <mutex>
+#include <optional>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <adaact/models/weights.h>
@@ -17,6 +19,7 @@ constexpr char kFormat[] = "adaact.checkpoint.1";
 const std::string kModel = "model/";
 const std::string kOptimizer = "optimizer/";
 constexpr char kGenerator[] = "generator";
+constexpr char kGpuGenerator[] = "gpu_generator";
 
 template <typename State, typename Visitor>
 void visit_fields(State& state, Visitor&& visit) {
@@ -55,6 +58,23 @@ std::string without_prefix(const std::string& name, const std::string& prefix) {
   return name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : std::string();
 }
 
+/// Where the model is on one.
+std::optional<at::Generator> generator_of_gpu(const Model& model) {
+  const auto device = model.parameters().front().device();
+  if (!device.is_cuda()) return std::nullopt;
+  return at::globalContext().defaultGenerator(device);
+}
+
+torch::Tensor state_of(at::Generator generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_state(at::Generator generator, const torch::Tensor& state) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
 }  // namespace
 
 TensorFile make_checkpoint(const RunState& state, const Model& model,
@@ -69,7 +89,8 @@ TensorFile make_checkpoint(const RunState& state, const Model& model,
     file.tensors[kOptimizer + name] = tensor;
   }
   for (const auto& [key, value] : of_optimizer.metadata) file.metadata[kOptimizer + key] = value;
-  file.tensors[kGenerator] = at::detail::getDefaultCPUGenerator().get_state();
+  file.tensors[kGenerator] = state_of(at::detail::getDefaultCPUGenerator());
+  if (const auto gpu = generator_of_gpu(model)) file.tensors[kGpuGenerator] = state_of(*gpu);
   return file;
 }
 
@@ -109,8 +130,11 @@ RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
   dynamic_cast<HasNamedState&>(optimizer).import_state(optimizer_state, source);
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) tensor.detach().copy_(checkpoint.at(kModel + name));
-  auto default_generator = at::detail::getDefaultCPUGenerator();
-  default_generator.set_state(generator);
+  set_state(at::detail::getDefaultCPUGenerator(), generator);
+  const auto gpu = generator_of_gpu(model);
+  if (gpu && checkpoint.tensors.count(kGpuGenerator) != 0) {
+    set_state(*gpu, checkpoint.at(kGpuGenerator));
+  }
   return state;
 }
 

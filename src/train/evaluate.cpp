@@ -1,41 +1,13 @@
 #include <adaact/train/evaluate.h>
 
 #include <algorithm>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include <torch/torch.h>
 
 #include "train/autocast.h"
+#include "train/evaluation_mode.h"
 
 namespace adaact {
-namespace {
-
-/// A model in evaluation mode while this lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Model& model) : model_(model), was_training_(model.is_training()) {
-    for (const auto& part : model.modules(/*include_self=*/false)) {
-      parts_.emplace_back(part, part->is_training());
-    }
-    model_.eval();
-  }
-  ~EvaluationMode() {
-    model_.train(was_training_);  // and all of its parts, of which some may be frozen
-    for (const auto& [part, was_training] : parts_) part->train(was_training);
-  }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Model& model_;
-  bool was_training_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> parts_;  // parents first
-};
-
-}  // namespace
-
 std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_stop, Model& model,
                                           Loader& loader, torch::Device device, bool bf16) {
   const torch::NoGradGuard no_grad;

@@ -1,6 +1,8 @@
 #include "train/interrupt.h"
 
 #include <atomic>
+#include <csignal>
+#include <mutex>
 
 namespace adaact {
 namespace {
@@ -25,17 +27,35 @@ void install(int signal, struct sigaction& previous) {
   if (previous.sa_handler == SIG_IGN) sigaction(signal, &previous, nullptr);
 }
 
+struct Guards {
+  std::mutex mutex;
+  int alive = 0;
+  struct sigaction previous_interrupt {};
+  struct sigaction previous_terminate {};
+};
+
+Guards& guards() {
+  static Guards instance;
+  return instance;
+}
+
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
+  auto& shared = guards();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  if (shared.alive++ > 0) return;
   received_signal = 0;
-  install(SIGINT, previous_interrupt_);
-  install(SIGTERM, previous_terminate_);
+  install(SIGINT, shared.previous_interrupt);
+  install(SIGTERM, shared.previous_terminate);
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &previous_interrupt_, nullptr);
-  sigaction(SIGTERM, &previous_terminate_, nullptr);
+  auto& shared = guards();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  if (--shared.alive > 0) return;
+  sigaction(SIGINT, &shared.previous_interrupt, nullptr);
+  sigaction(SIGTERM, &shared.previous_terminate, nullptr);
 }
 
 int InterruptGuard::received() noexcept { return received_signal; }

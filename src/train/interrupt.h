@@ -1,12 +1,10 @@
 #pragma once
 
-#include <csignal>
-
 namespace adaact {
 
 /// While one of these lives, SIGINT and SIGTERM are noted instead of ending the process, unless it was
 /// told to ignore them, as a background job is. A second SIGINT ends it at once, for the user who has
-/// lost patience. One at a time.
+/// lost patience. There may be several, on several threads.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -16,10 +14,6 @@ class InterruptGuard {
 
   /// The signal that arrived, or 0.
   static int received() noexcept;
-
- private:
-  struct sigaction previous_interrupt_ {};
-  struct sigaction previous_terminate_ {};
 };
 
 }  // namespace adaact

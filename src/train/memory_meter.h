@@ -7,8 +7,9 @@
 
 namespace adaact {
 
-/// Counts the tensor memory that this thread and the backward passes it starts take and give back on a
-/// device, while it lives. Scratch memory of libraries that LibTorch calls is not tensor memory.
+/// Counts memory that is taken and given back on a device while it lives. On a GPU that is what LibTorch's
+/// allocator hands out to the process, libraries' scratch memory included; elsewhere the tensors of this
+/// thread and of the backward passes it starts. One at a time for each GPU.
 class MemoryMeter {
  public:
   explicit MemoryMeter(torch::Device device);
@@ -18,12 +19,14 @@ class MemoryMeter {
 
   /// The most in use at any moment, beyond what was in use at the beginning, in bytes.
   std::int64_t peak_bytes() const;
+  /// Forgets the moments before this one. What was taken and not given back is still in use.
+  void restart_peak();
 
  private:
-  class Reports;
-  class Scope;
-  std::shared_ptr<Reports> reports_;
-  std::unique_ptr<Scope> scope_;
+  class Source;
+  class ReportedTensors;
+  class GpuAllocator;
+  std::unique_ptr<Source> source_;
 };
 
 }  // namespace adaact

@@ -52,6 +52,8 @@ void visit_fields(Config& config, Visitor&& visit) {
   visit("clip_norm", config.clip_norm);
   visit("label_smoothing", config.label_smoothing);
   visit("precision", config.precision);
+  visit("memory_format", config.memory_format);
+  visit("deterministic", config.deterministic);
   visit("device", config.device);
   visit("threads", config.threads);
   visit("seed", config.seed);
@@ -125,8 +127,12 @@ void check_model_and_data(const RunConfig& config) {
   only_with(config.resize_size != 0, "resize_size", folder, "the data set image-folder");
   only_with(config.skip_bad_images, "skip_bad_images", folder, "the data set image-folder");
   between("batch_size", config.batch_size, 1, kMany);
-  one_of("precision", config.precision, {"fp32", "bf16"});
+  one_of("precision", config.precision, {"fp32", "tf32", "bf16"});
+  one_of("memory_format", config.memory_format, {"contiguous", "channels-last"});
   check_device(config.device);
+  const bool gpu = config.device != "cpu";
+  only_with(config.precision == "tf32", "precision tf32", gpu, "a GPU");
+  only_with(config.deterministic, "deterministic", gpu, "a GPU");
   between("threads", config.threads, 0, 1024);
 }
 
@@ -155,16 +161,25 @@ void check_training(const RunConfig& config) {
   between("warmup_epochs", config.warmup_epochs, 0, config.epochs - 1);
 }
 
+void check_device_name(const std::string& device) {
+  static const std::regex known("cpu|cuda(:[0-9]{1,3})?");
+  TORCH_CHECK(std::regex_match(device, known), "device is '", device,
+              "', expected cpu, cuda or cuda:N");
+}
+
 std::string absolute_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
 }  // namespace
 
+std::string available_device(const std::string& device) {
+  check_device_name(device);
+  return torch::cuda::device_count() == 0 ? "cpu" : device;
+}
+
 void check_device(const std::string& device) {
-  static const std::regex known("cpu|cuda(:[0-9]{1,3})?");
-  TORCH_CHECK(std::regex_match(device, known), "device is '", device,
-              "', expected cpu, cuda or cuda:N");
+  check_device_name(device);
   if (device == "cpu") return;
   const auto there = static_cast<std::int64_t>(torch::cuda::device_count());
   TORCH_CHECK(there > 0, "device is '", device, "', but LibTorch finds no GPU here; use cpu");

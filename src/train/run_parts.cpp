@@ -20,6 +20,20 @@ constexpr double kWarmupStart = 0.1;
 void set_up_libtorch(const RunConfig& config) {
   if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
   torch::manual_seed(config.seed);
+  if (config.device == "cpu") return;
+  auto& context = at::globalContext();
+  const bool tf32 = config.precision == "tf32";
+  context.setAllowTF32CuBLAS(tf32);
+  context.setAllowTF32CuDNN(tf32);  // LibTorch's default would be true
+  context.setDeterministicCuDNN(config.deterministic);
+  context.setBenchmarkCuDNN(!config.deterministic);  // it measures, and may choose differently
+}
+
+void lay_out_channels_last(torch::nn::Module& model) {
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() != 4) continue;
+    parameter.set_data(parameter.detach().contiguous(torch::MemoryFormat::ChannelsLast));
+  }
 }
 
 LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split) {
@@ -75,6 +89,7 @@ RunParts::RunParts(const RunConfig& config, std::int64_t workers)
       test_loader(test_data, loader_options(config, workers, Split::Test)),
       model(build_model(config, *train_data)) {
   model->to(torch::Device(config.device));
+  if (config.memory_format == "channels-last") lay_out_channels_last(*model);
   optimizer = make_optimizer(config.optimizer, *model, config.optimizer_options,
                              config.decay_vectors ? DecayRule::Everything : DecayRule::NoVectors);
 }

@@ -12,7 +12,7 @@
 
 namespace adaact {
 
-/// Threads and seed. First of all: whatever is made next may run in parallel and draw random numbers.
+/// Threads, seed and how a GPU multiplies. First of all: whatever is made next may run in parallel and draw random numbers.
 void set_up_libtorch(const RunConfig& config);
 
 LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split);
@@ -25,6 +25,9 @@ std::string describe_data(const Dataset& data);
 
 /// With the classes and the image size of the data.
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data);
+
+/// The weights of convolutions in the order in which a GPU's matrix units read them.
+void lay_out_channels_last(torch::nn::Module& model);
 
 /// What a configuration names, made. Draws the random numbers of the initialisation.
 struct RunParts {

@@ -2,30 +2,30 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include <adaact/optim/non_finite.h>
 #include <adaact/train/evaluate.h>
 #include <torch/torch.h>
 
 #include "optim/parameter_update.h"
 #include "train/activation_probe.h"
 #include "train/autocast.h"
+#include "train/device_evaluation.h"
+#include "train/gradients_of.h"
+#include "train/graph_steps.h"
+#include "train/own_stream.h"
+#include "train/set_up_mutex.h"
 
 namespace adaact {
 namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::vector<torch::Tensor> gradients_of(const torch::nn::Module& model) {
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : model.parameters()) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
-  return gradients;
 }
 
 /// Scales all gradients so that their norm together is at most `largest`; returns what it was.
@@ -68,16 +68,20 @@ class Trainer::Impl {
                 ", expected ≥ 1");
     TORCH_CHECK(options_.clip_norm > 0.0, "Trainer: clip_norm is ", options_.clip_norm,
                 ", expected > 0");
+    check_graph();
     TORCH_CHECK(options_.update_norm_every >= 1, "Trainer: update_norm_every is ",
                 options_.update_norm_every, ", expected ≥ 1");
   }
 
   bool run() {
     for (auto* callback : callbacks_) callback->on_start(self_);
+    const OwnStream stream(options_.device);
+#ifdef ADAACT_WITH_CUDA
+    if (options_.graph) set_up_graphs();
+#endif
     while (state_.epoch < options_.epochs) {
-      if (!train_epoch()) return false;
-      const auto test =
-          evaluate_unless(options_.should_stop, model_, test_data_, options_.device, options_.bf16);
+      if (!train_one_epoch()) return false;
+      const auto test = evaluate_now();
       if (!test) return false;
       end_epoch(*test);
     }
@@ -94,12 +98,23 @@ class Trainer::Impl {
   const TrainerState& state() const noexcept { return state_; }
 
   void set_state(const TrainerState& state) {
+#ifdef ADAACT_WITH_CUDA
+    // They know where the optimizer's state was.
+    graph_steps_.reset();
+    graph_evaluation_.reset();
+#endif
     state_ = state;
     scheduler_.set_time(state.step);
   }
 
  private:
   using Batches = std::vector<Batch>;
+
+  void check_graph() const {
+    if (!options_.graph) return;
+    const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, options_);
+    TORCH_CHECK(obstacle.empty(), "Trainer: graph is set, but ", obstacle);
+  }
 
   /// The steps that the epoch still lacks; false where it was stopped.
   bool train_epoch() {
@@ -116,6 +131,111 @@ class Trainer::Impl {
       for (auto* callback : callbacks_) callback->on_step(self_, metrics);
     }
   }
+
+  bool train_one_epoch() {
+#ifdef ADAACT_WITH_CUDA
+    if (graph_steps_) return train_epoch_by_graph();
+#endif
+    return train_epoch();
+  }
+
+  std::optional<Evaluation> evaluate_now() {
+#ifdef ADAACT_WITH_CUDA
+    if (graph_evaluation_) return graph_evaluation_->run(options_.should_stop);
+#endif
+    return evaluate_unless(options_.should_stop, model_, test_data_, options_.device,
+                           options_.bf16);
+  }
+
+#ifdef ADAACT_WITH_CUDA
+
+  void set_up_graphs() {
+    if (graph_steps_) return;
+    const std::lock_guard<std::mutex> lock(set_up_mutex());
+    GraphSteps::Options options;
+    options.label_smoothing = options_.label_smoothing;
+    options.bf16 = options_.bf16;
+    options.channels_last = options_.channels_last;
+    options.device = options_.device;
+    graph_steps_ = std::make_unique<GraphSteps>(model_, optimizer_, train_data_, options);
+    graph_evaluation_ = std::make_unique<DeviceEvaluation>(model_, test_data_, options_.device,
+                                                           options_.bf16, options_.channels_last);
+  }
+
+  /// Steps that may be taken before somebody must look: until one whose update is measured, until
+  /// callbacks may want the state, until the epoch ends.
+  std::int64_t steps_until_read() const {
+    const auto until_next = [this](std::int64_t period) { return period - state_.step % period; };
+    constexpr std::int64_t kMost = 64;  // so that progress is seen and a wish to stop is heard
+    auto steps = std::min(kMost, until_next(steps_per_epoch()));
+    if (options_.state_every > 0) steps = std::min(steps, until_next(options_.state_every));
+    const auto until_measured = until_next(options_.update_norm_every);
+    return until_measured == 1 ? 1 : std::min(steps, until_measured - 1);
+  }
+
+  std::int64_t images_of_batch(std::int64_t batch) const {
+    const auto size = train_data_.options().batch_size;
+    return std::min(size, train_data_.dataset().size() - batch * size);
+  }
+
+  bool train_epoch_by_graph() {
+    model_.train();
+    graph_steps_->start(state_.epoch, state_.batch);
+    while (state_.batch < train_data_.batches_per_epoch()) {
+      if (options_.should_stop()) return false;
+      take_steps_by_graph(steps_until_read());
+    }
+    return true;
+  }
+
+  void take_steps_by_graph(std::int64_t count) {
+    const bool measure_update = (state_.step + 1) % options_.update_norm_every == 0;
+    const auto before =
+        measure_update ? copies_of_parameters(model_) : std::vector<torch::Tensor>{};
+    const auto start = now();
+    std::vector<double> rates;
+    for (std::int64_t i = 0; i < count; ++i) {
+      rates.push_back(optimizer_.param_groups().front().options().get_lr());
+      graph_steps_->take_step();
+      scheduler_.step();
+    }
+    auto readings = graph_steps_->read();
+    const auto seconds = (now() - start) / static_cast<double>(count);
+    const auto rejected = settle_steps(readings);
+    if ((state_.step + count) % steps_per_epoch() == 0) {
+      state_.second_moments = graph_steps_->second_moments();
+    }
+    for (std::size_t i = 0; i < readings.size(); ++i) {
+      StepMetrics metrics;
+      metrics.loss = readings[i].loss;
+      metrics.gradient_norm = readings[i].gradient_norm;
+      metrics.learning_rate = rates[i];
+      metrics.seconds = seconds;
+      if (measure_update) metrics.update_norm = distance(model_, before);
+      count_step(metrics, readings[i].correct, images_of_batch(state_.batch), 1);
+      for (auto* callback : callbacks_) callback->on_step(self_, metrics);
+    }
+    if (rejected) std::rethrow_exception(rejected);
+  }
+
+  /// The error of a step that was not finite, if that is one. Of the readings those before it remain,
+  /// which callbacks are still to hear of; the last step of all never is one of them, because what it left
+  /// is not what a callback may save.
+  std::exception_ptr settle_steps(std::vector<StepReading>& readings) {
+    try {
+      graph_steps_->settle();
+      return nullptr;
+    } catch (const NonFiniteError&) {
+      const auto first =
+          std::find_if(readings.begin(), readings.end() - 1, [](const auto& reading) {
+            return !std::isfinite(reading.loss) || !std::isfinite(reading.gradient_norm);
+          });
+      readings.erase(first, readings.end());
+      return std::current_exception();
+    }
+  }
+
+#endif
 
   Batches next_batches() {
     Batches batches;
@@ -158,13 +278,18 @@ class Trainer::Impl {
     metrics.seconds = now() - start;
     if (measure_update) metrics.update_norm = distance(model_, before);
 
+    count_step(metrics, correct, images, static_cast<std::int64_t>(batches.size()));
+  }
+
+  void count_step(StepMetrics& metrics, std::int64_t correct, std::int64_t images,
+                  std::int64_t batches) {
     metrics.step = state_.step + 1;
     metrics.epoch = state_.epoch;
     metrics.top1 = static_cast<double>(correct) / static_cast<double>(images);
     const auto seconds = metrics.seconds + metrics.wait_seconds;
     metrics.images_per_second = static_cast<double>(images) / seconds;
     state_.step += 1;
-    state_.batch += static_cast<std::int64_t>(batches.size());
+    state_.batch += batches;
     state_.seconds += seconds;
     state_.epoch_seconds += seconds;
     state_.loss_sum += metrics.loss * static_cast<double>(images);
@@ -182,8 +307,11 @@ class Trainer::Impl {
     Pass pass;
     for (const auto& batch : batches) {
       const auto labels = batch.labels.to(options_.device);
-      const auto logits =
-          forward_with_autocast(model_, batch.images.to(options_.device), options_.bf16);
+      auto images_there = batch.images.to(options_.device);
+      if (options_.channels_last) {
+        images_there = images_there.contiguous(torch::MemoryFormat::ChannelsLast);
+      }
+      const auto logits = forward_with_autocast(model_, images_there, options_.bf16);
       const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum,
                                                   /*ignore_index=*/-100, options_.label_smoothing) /
                         static_cast<double>(images);
@@ -222,6 +350,10 @@ class Trainer::Impl {
   ScheduledLR scheduler_;
   std::vector<TrainingCallback*> callbacks_;
   TrainerState state_;
+#ifdef ADAACT_WITH_CUDA
+  std::unique_ptr<GraphSteps> graph_steps_;
+  std::unique_ptr<DeviceEvaluation> graph_evaluation_;
+#endif
 };
 
 Trainer::Trainer(Model& model, torch::optim::Optimizer& optimizer, Loader& train_data,
@@ -231,6 +363,19 @@ Trainer::Trainer(Model& model, torch::optim::Optimizer& optimizer, Loader& train
 Trainer::~Trainer() = default;
 void Trainer::add_callback(TrainingCallback& callback) { impl_->add_callback(callback); }
 bool Trainer::run() { return impl_->run(); }
+std::string Trainer::obstacle_to_graph(const torch::optim::Optimizer& optimizer,
+                                       const Loader& train_data, const TrainerOptions& options) {
+  if (!options.device.is_cuda()) return "the device is no GPU";
+  if (options.accumulation != 1) return "several batches make a step";
+  if (std::isfinite(options.clip_norm)) return "gradients are clipped";
+#ifdef ADAACT_WITH_CUDA
+  return GraphSteps::obstacle(optimizer, train_data, options.device);
+#else
+  (void)optimizer;
+  (void)train_data;
+  return "this is a build without CUDA";
+#endif
+}
 std::int64_t Trainer::steps_per_epoch() const { return impl_->steps_per_epoch(); }
 std::int64_t Trainer::steps() const { return impl_->steps(); }
 std::int64_t Trainer::steps_per_epoch(const Loader& train_data, std::int64_t accumulation) {

@@ -1,5 +1,6 @@
 #include <adaact/train/training_run.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "train/run_folder.h"
 #include "train/run_journal.h"
 #include "train/run_parts.h"
+#include "train/set_up_mutex.h"
 
 namespace adaact {
 namespace {
@@ -33,7 +35,14 @@ TrainerOptions trainer_options(const RunConfig& config, const RunSettings& setti
   options.schedule =
       build_schedule(config, Trainer::steps_per_epoch(parts.train_loader, config.accumulation));
   options.update_norm_every = settings.update_norm_every;
+  options.channels_last = config.memory_format == "channels-last";
+  options.state_every = settings.checkpoint_every;
   options.should_stop = [] { return InterruptGuard::received() != 0; };
+  if (settings.graph && options.device.is_cuda()) {
+    const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader, options);
+    options.graph = obstacle.empty();
+    if (!options.graph) settings.on_message("steps are not captured in a CUDA graph: " + obstacle);
+  }
   return options;
 }
 
@@ -133,6 +142,7 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   std::optional<RunFolder> folder;
   if (fs::exists(folder_)) folder.emplace(folder_, config_, settings_.resume);
   if (folder && folder->finished()) return {RunResult::Status::AlreadyFinished};
+  std::unique_lock<std::mutex> set_up(set_up_mutex());
   set_up_libtorch(config_);
   RunParts parts(config_, settings_.workers);
   const bool begun = folder && CheckpointStore(folder_).has_any();
@@ -140,7 +150,9 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   Trainer trainer(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
                   trainer_options(config_, settings_, parts));
   if (!folder) folder.emplace(folder_, config_, settings_.resume);
-  return RunInProgress(config_, settings_, parts, trainer, *folder).run(callback);
+  RunInProgress run(config_, settings_, parts, trainer, *folder);
+  set_up.unlock();
+  return run.run(callback);
 }
 
 }  // namespace adaact

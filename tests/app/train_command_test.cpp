@@ -2,6 +2,7 @@
 
 #include <adaact/io/safetensors.h>
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include "app/tool.h"
 #include "data/image_files.h"
@@ -98,6 +99,40 @@ TEST_F(TrainCommandTest, ATrainingWhoseReaderIsGoneGoesOn) {
   for (const auto& word : adaact::testing::tool_command(training("run"))) line += "'" + word + "' ";
   EXPECT_EQ(folder_.run_command({"bash", "-c", line + "| true"}).code, 0);
   EXPECT_TRUE(fs::exists(at("run") / "model.safetensors"));
+}
+
+TEST_F(TrainCommandTest, SeveralSeedsAreARunEachAndTheirMean) {
+  const auto [code, printed] = train("runs", {"--seeds", "3,5"});
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(contains(printed, "mean of 2: "));
+  EXPECT_TRUE(contains(printed, "(standard error)"));
+  for (const std::string seed : {"3", "5"}) {
+    train("alone-" + seed, {"--seed", seed});
+    expect_equal_runs(at("runs") / ("seed-" + seed), at("alone-" + seed));
+  }
+
+  const auto again = train("runs", {"--seeds", "5,7"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_TRUE(contains(again.printed, "seed-5 exists already"));
+  EXPECT_FALSE(fs::exists(at("runs") / "seed-7"));
+  const auto resumed = train("runs", {"--seeds", "3,5,7", "--resume", "--json"});
+  EXPECT_EQ(resumed.code, 0);
+  const auto summary = nlohmann::json::parse(resumed.printed.substr(resumed.printed.find("{\n")));
+  EXPECT_EQ(summary.at("finished"), 3);
+  double sum = 0.0;
+  for (const auto& run : summary.at("runs")) sum += run.at("test_top1").get<double>();
+  EXPECT_DOUBLE_EQ(summary.at("test_top1_mean").get<double>(), sum / 3.0);
+  EXPECT_EQ(summary.at("runs").at(2).at("seed"), 7);
+}
+
+TEST_F(TrainCommandTest, WithoutAGpuTheCpuTakesItsPlace) {
+  if (torch::cuda::device_count() > 0) GTEST_SKIP() << "there is a GPU";
+  const auto [code, printed] =
+      train("run", {"--device", "cuda:1", "--precision", "tf32", "--deterministic"});
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(contains(printed, "device is 'cuda:1', but LibTorch finds no GPU here"));
+  train("on_cpu");
+  expect_equal_runs(at("run"), at("on_cpu"));
 }
 
 TEST_F(TrainCommandTest, EvaluationRepeatsWhatTrainingSaw) {

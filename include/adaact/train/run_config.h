@@ -39,7 +39,9 @@ struct RunConfig {
   double clip_norm = std::numeric_limits<double>::infinity();
   double label_smoothing = 0.0;
 
-  std::string precision = "fp32";  // or bf16: autocast
+  std::string precision = "fp32";  // bf16: autocast; tf32: products of a GPU rounded to 10 bits
+  std::string memory_format = "contiguous";  // or channels-last
+  bool deterministic = false;                // on a GPU, where it costs time
   std::string device = "cpu";
   std::int64_t threads = 0;  // 0: one for each core
   std::uint64_t seed = 0;
@@ -54,6 +56,9 @@ struct RunConfig {
   /// The config.json of a run.
   static RunConfig read(const std::filesystem::path& config_file);
 };
+
+/// The device that is asked for or, where that is a GPU and LibTorch finds none, the CPU.
+std::string available_device(const std::string& device);
 
 /// An error that says what to do where there is no such device.
 void check_device(const std::string& device);

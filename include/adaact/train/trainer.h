@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
@@ -33,7 +34,15 @@ struct TrainerOptions {
   torch::Device device = torch::kCPU;
   Schedule schedule = constant_schedule();  // in steps
   std::int64_t update_norm_every = 50;      // steps; it costs a copy of the parameters
-  /// Asked between two steps and between two batches of an evaluation.
+  bool channels_last = false;               // of the images; the model's weights are the caller's
+  /// On a GPU: whole steps in CUDA graphs, with the data in its memory. Callbacks then hear of several
+  /// steps at once; at multiples of `state_every` steps and at the end of an epoch the model and the
+  /// optimizer are as they were left by the step that is told of. Of the optimizer's options only the
+  /// learning rate may change while it runs.
+  bool graph = false;
+  std::int64_t state_every = 0;
+  /// Asked between two steps, or every few of them with a graph, and between two batches of an
+  /// evaluation.
   std::function<bool()> should_stop = [] { return false; };
 };
 
@@ -72,6 +81,10 @@ class Trainer {
 
   /// To the end of the last epoch: true. Or until should_stop(): false, and a further call goes on.
   bool run();
+
+  /// Why TrainerOptions::graph cannot be set for these; empty where it can.
+  static std::string obstacle_to_graph(const torch::optim::Optimizer& optimizer,
+                                       const Loader& train_data, const TrainerOptions& options);
 
   std::int64_t steps_per_epoch() const;
   std::int64_t steps() const;  // in all

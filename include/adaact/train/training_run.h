@@ -17,6 +17,7 @@ struct RunSettings {
   std::int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
   std::int64_t workers = 1;           // threads that prepare data
   std::int64_t update_norm_every = 50;
+  bool graph = true;  // on a GPU: steps in CUDA graphs where possible
   /// Hears of what a user should know: a damaged checkpoint, a replaced head.
   std::function<void(const std::string&)> on_message = [](const std::string&) {};
 };
@@ -36,7 +37,9 @@ struct RunResult {
 ///   model.safetensors      the result, with the names of the classes
 ///
 /// Killed at any instant it loses at most the work since its last checkpoint, and resumed it computes
-/// what it would have computed uninterrupted, on the CPU to the last bit.
+/// what it would have computed uninterrupted, to the last bit: on the CPU always, on a GPU where
+/// RunConfig::deterministic asks for it. Several may run at once, each on a thread of its own, unless
+/// one draws random numbers while it trains (drop_path): LibTorch's generator is everybody's.
 class TrainingRun {
  public:
   /// Without `resume` the folder must not exist; with it, it may hold a run of the same

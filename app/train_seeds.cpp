@@ -1,0 +1,112 @@
+#include "train_seeds.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include <adaact/report/run_history.h>
+#include <adaact/train/seed_runs.h>
+
+#include "commands.h"
+#include "progress.h"
+#include "report/mean_and_error.h"
+#include "run_summary.h"
+
+namespace adaact::app {
+namespace {
+
+using nlohmann::json;
+using Outcomes = std::vector<SeedRuns::Outcome>;
+
+/// Those that are finished, read back from their folders.
+struct FinishedRun {
+  std::uint64_t seed = 0;
+  EpochMetrics last;
+};
+
+std::vector<FinishedRun> finished_runs(const SeedRuns& runs, const Outcomes& outcomes) {
+  std::vector<FinishedRun> finished;
+  for (const auto& outcome : outcomes) {
+    if (outcome.error || outcome.result.status == RunResult::Status::Interrupted) continue;
+    finished.push_back(
+        {outcome.seed, RunHistory::read(runs.folder_of(outcome.seed)).epochs.back()});
+  }
+  return finished;
+}
+
+MeanAndError top1_of(const std::vector<FinishedRun>& finished) {
+  std::vector<double> values;
+  for (const auto& run : finished) values.push_back(run.last.test.top1);
+  return mean_and_error(values);
+}
+
+void print_table(const std::vector<FinishedRun>& finished) {
+  if (finished.empty()) return;
+  std::printf("\n%20s  train loss  test loss  test top-1  seconds\n", "seed");
+  for (const auto& [seed, last] : finished) {
+    std::printf("%20lu  %10.4f  %9.4f  %8.2f %%  %7.1f\n", seed, last.train_loss, last.test.loss,
+                100.0 * last.test.top1, last.seconds);
+  }
+  const auto top1 = top1_of(finished);
+  if (std::isnan(top1.standard_error)) return;
+  std::printf("mean of %zu: %.2f %% ± %.2f (standard error)\n", finished.size(), 100.0 * top1.mean,
+              100.0 * top1.standard_error);
+}
+
+void print_summary(const SeedRuns& runs, const Outcomes& outcomes,
+                   const std::vector<FinishedRun>& finished) {
+  auto each = json::array();
+  for (const auto& outcome : outcomes) {
+    if (outcome.error) continue;
+    const auto folder = runs.folder_of(outcome.seed);
+    if (!std::filesystem::exists(config_of_run(folder.string()))) continue;  // not begun
+    each.push_back(summary_of_run(folder.string(), RunHistory::read(folder)));
+    each.back()["seed"] = outcome.seed;
+  }
+  json summary{{"runs", each}, {"finished", finished.size()}};
+  if (!finished.empty()) {
+    const auto top1 = top1_of(finished);
+    summary["test_top1_mean"] = top1.mean;
+    summary["test_top1_standard_error"] = top1.standard_error;  // null of a single one
+  }
+  print_json(summary);
+}
+
+int exit_code_of(const Outcomes& outcomes, Verbosity verbosity) {
+  int exit_code = 0;
+  for (const auto& outcome : outcomes) {
+    if (!outcome.error && outcome.result.status == RunResult::Status::Interrupted) {
+      exit_code = 128 + outcome.result.signal;
+    }
+  }
+  if (exit_code != 0) say(verbosity, kInterrupted);
+  for (const auto& outcome : outcomes) {
+    if (!outcome.error) continue;
+    try {
+      std::rethrow_exception(outcome.error);
+    } catch (const std::exception& error) {
+      print_message("seed " + std::to_string(outcome.seed) + ": " + message_of(error));
+    }
+    exit_code = 1;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int train_seeds(const RunConfig& config, const std::vector<std::uint64_t>& seeds,
+                const std::string& out, const RunSettings& settings, Verbosity verbosity) {
+  SeedRuns runs(config, seeds, out, settings);
+  const auto obstacle = runs.obstacle_to_concurrency();
+  if (!obstacle.empty()) settings.on_message("one seed after the other: " + obstacle);
+  if (verbosity == Verbosity::Normal) print_heading_of_seeds();
+  const auto outcomes =
+      runs.run([verbosity](std::uint64_t seed) { return make_progress_of_seed(verbosity, seed); });
+  const auto finished = finished_runs(runs, outcomes);
+  if (verbosity == Verbosity::Normal) print_table(finished);
+  if (verbosity == Verbosity::Json) print_summary(runs, outcomes, finished);
+  const auto exit_code = exit_code_of(outcomes, verbosity);
+  if (exit_code == 0) say(verbosity, "the models are in " + out);
+  return exit_code;
+}
+
+}  // namespace adaact::app

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+namespace adaact {
+
+/// Of several measurements of the same thing.
+struct MeanAndError {
+  double mean = 0.0;
+  double standard_error = 0.0;  // of the mean; NaN for a single measurement
+};
+
+/// Of one value at least.
+MeanAndError mean_and_error(const std::vector<double>& values);
+
+}  // namespace adaact

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+
+#include <ATen/cuda/CUDAGraph.h>
+
+namespace adaact {
+
+/// Work on the current stream of a GPU that is recorded once and then replayed. Only in builds with CUDA.
+class CapturedWork {
+ public:
+  /// Runs `work` without executing it. It must have run before, so that nothing is made for the first
+  /// time. Work that is replayed in turn may share a pool of memory.
+  CapturedWork(at::cuda::MempoolId_t pool, const std::function<void()>& work) {
+    // Only this thread's stream: others may be training, too.
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      try {
+        graph_.capture_end();
+      } catch (...) {  // the first error says more
+      }
+      throw;
+    }
+    graph_.capture_end();
+  }
+
+  void replay() { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
+};
+
+}  // namespace adaact

@@ -1,0 +1,232 @@
+// Training with whole steps in CUDA graphs against training without. Skips, visibly, where there is
+// no GPU.
+
+#include <limits>
+
+#include <adaact/data/synthetic.h>
+#include <adaact/models/registry.h>
+#include <adaact/models/weights.h>
+#include <adaact/optim/device_steps.h>
+#include <adaact/optim/named_state.h>
+#include <adaact/optim/non_finite.h>
+#include <adaact/optim/registry.h>
+#include <adaact/train/trainer.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace {
+
+using namespace adaact;
+
+/// Keeps what a training said.
+class Record : public TrainingCallback {
+ public:
+  void on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) override {
+    steps.push_back(metrics);
+  }
+  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
+    epochs.push_back(metrics);
+  }
+  std::vector<StepMetrics> steps;
+  std::vector<EpochMetrics> epochs;
+};
+
+NamedTensors copies_of(const Model& model) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : state_tensors(model)) {
+    copies.emplace_back(name, tensor.detach().cpu().clone());
+  }
+  return copies;
+}
+
+void put_back(const NamedTensors& copies, Model& model) {
+  const auto tensors = state_tensors(model);
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    tensors[i].second.detach().copy_(copies[i].second);
+  }
+}
+
+/// Makes the model useless after one step and puts it back after another.
+class Poison : public TrainingCallback {
+ public:
+  Poison(Model& model, std::int64_t after, std::int64_t until)
+      : model_(model), before_(copies_of(model)), after_(after), until_(until) {
+    if (after_ == 0) spoil();
+  }
+  void on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) override {
+    if (metrics.step == after_) spoil();
+    if (metrics.step == until_) put_back(before_, model_);
+  }
+
+ private:
+  void spoil() { model_.parameters()[0].detach().fill_(std::numeric_limits<float>::quiet_NaN()); }
+
+  Model& model_;
+  NamedTensors before_;
+  std::int64_t after_;
+  std::int64_t until_;
+};
+
+struct Outcome {
+  Record record;
+  NamedTensors weights;
+};
+
+/// What is trained: ResNet-20 in four epochs of five steps, the last batch smaller.
+class Training {
+ public:
+  Training(const std::string& optimizer_name, bool graph, bool bf16,
+           const std::string& optimizer_options = "{}") {
+    torch::manual_seed(11);
+    SyntheticOptions synthetic;
+    synthetic.size = 150;
+    const std::shared_ptr<Dataset> data = make_synthetic(synthetic);
+    auto options = LoaderOptions::training();
+    options.batch_size = 32;
+    train_loader_ = std::make_unique<Loader>(data, options);
+    auto test_options = LoaderOptions::evaluation();
+    test_options.batch_size = 32;
+    test_loader_ = std::make_unique<Loader>(data, test_options);
+    auto model_options = default_model_options("resnet20");
+    model_options.classes = data->classes();
+    model = make_model("resnet20", model_options);
+    model->to(torch::kCUDA);
+    optimizer = make_optimizer(optimizer_name, *model, optimizer_options);
+    TrainerOptions trainer_options;
+    trainer_options.epochs = 4;
+    trainer_options.bf16 = bf16;
+    trainer_options.device = torch::Device(torch::kCUDA, 0);
+    trainer_options.update_norm_every = 4;
+    trainer_options.schedule = cosine_schedule(20);
+    trainer_options.graph = graph;
+    trainer = std::make_unique<Trainer>(*model, *optimizer, *train_loader_, *test_loader_,
+                                        trainer_options);
+    trainer->add_callback(record);
+  }
+
+  Outcome run() {
+    EXPECT_TRUE(trainer->run());
+    return {record, copies_of(*model)};
+  }
+
+  Record record;
+  std::shared_ptr<Model> model;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::unique_ptr<Trainer> trainer;
+
+ private:
+  std::unique_ptr<Loader> train_loader_;
+  std::unique_ptr<Loader> test_loader_;
+};
+
+class GraphTraining : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+    at::globalContext().setDeterministicCuDNN(true);
+    at::globalContext().setBenchmarkCuDNN(false);
+    at::globalContext().setAllowTF32CuDNN(false);
+  }
+
+  static Outcome train(const std::string& optimizer_name, bool graph, bool bf16) {
+    return Training(optimizer_name, graph, bf16).run();
+  }
+
+  static void expect_same(const Outcome& graph, const Outcome& eager, double tolerance) {
+    ASSERT_EQ(graph.record.steps.size(), eager.record.steps.size());
+    for (std::size_t i = 0; i < eager.record.steps.size(); ++i) {
+      SCOPED_TRACE("step " + std::to_string(i + 1));
+      const auto& ours = graph.record.steps[i];
+      const auto& theirs = eager.record.steps[i];
+      EXPECT_EQ(ours.step, theirs.step);
+      EXPECT_EQ(ours.learning_rate, theirs.learning_rate);
+      EXPECT_NEAR(ours.loss, theirs.loss, tolerance * (1.0 + theirs.loss));
+      // Summed in another order, for what is told alone.
+      EXPECT_NEAR(ours.gradient_norm, theirs.gradient_norm, 1e-6 * theirs.gradient_norm);
+      EXPECT_EQ(ours.update_norm, theirs.update_norm);
+      EXPECT_EQ(ours.top1, theirs.top1);
+    }
+    ASSERT_EQ(graph.record.epochs.size(), eager.record.epochs.size());
+    for (std::size_t i = 0; i < eager.record.epochs.size(); ++i) {
+      const auto& ours = graph.record.epochs[i];
+      const auto& theirs = eager.record.epochs[i];
+      EXPECT_NEAR(ours.test.loss, theirs.test.loss, tolerance * (1.0 + theirs.test.loss));
+      ASSERT_EQ(ours.second_moments.size(), theirs.second_moments.size());
+      for (std::size_t layer = 0; layer < theirs.second_moments.size(); ++layer) {
+        EXPECT_EQ(ours.second_moments[layer].first, theirs.second_moments[layer].first);
+        EXPECT_NEAR(ours.second_moments[layer].second, theirs.second_moments[layer].second,
+                    tolerance * (1.0 + theirs.second_moments[layer].second));
+      }
+    }
+    for (std::size_t i = 0; i < eager.weights.size(); ++i) {
+      const auto difference = (graph.weights[i].second.to(torch::kFloat64) -
+                               eager.weights[i].second.to(torch::kFloat64))
+                                  .abs()
+                                  .max()
+                                  .item<double>();
+      EXPECT_LE(difference, tolerance) << eager.weights[i].first;
+    }
+  }
+};
+
+TEST_P(GraphTraining, IsWhatTrainingWithoutGraphsIs) {
+  const auto graph = train(GetParam(), /*graph=*/true, /*bf16=*/false);
+  const auto eager = train(GetParam(), /*graph=*/false, /*bf16=*/false);
+  expect_same(graph, eager, 0.0);
+}
+
+TEST_P(GraphTraining, InBfloat16Too) {
+  const auto graph = train(GetParam(), /*graph=*/true, /*bf16=*/true);
+  const auto eager = train(GetParam(), /*graph=*/false, /*bf16=*/true);
+  expect_same(graph, eager, 0.0);
+}
+
+TEST_P(GraphTraining, SkipsWhatEagerStepsSkip) {
+  const auto train_with_bad_steps = [](bool graph, std::int64_t after, std::int64_t until) {
+    Training training(GetParam(), graph, /*bf16=*/false, R"({"non_finite_policy":"skip"})");
+    Poison poison(*training.model, after, until);
+    training.trainer->add_callback(poison);
+    training.run();
+    EXPECT_EQ(dynamic_cast<TakesDeviceSteps&>(*training.optimizer).skipped_steps(), until - after);
+    return copies_of(*training.model);
+  };
+  // Before there is any state, and in the middle. Steps are read after 3, 4, 7, 8 and so on.
+  for (const auto& [after, until] : {std::pair{0, 3}, std::pair{7, 8}}) {
+    SCOPED_TRACE(after);
+    const auto graph = train_with_bad_steps(/*graph=*/true, after, until);
+    const auto eager = train_with_bad_steps(/*graph=*/false, after, until);
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      EXPECT_TRUE(torch::equal(graph[i].second, eager[i].second)) << eager[i].first;
+    }
+  }
+}
+
+TEST_P(GraphTraining, TellsOfTheStepsBeforeOneThatIsNotFinite) {
+  Training training(GetParam(), /*graph=*/true, /*bf16=*/false);
+  Poison poison(*training.model, /*after=*/7, /*until=*/-1);
+  training.trainer->add_callback(poison);
+  EXPECT_THROW(training.trainer->run(), NonFiniteError);
+  EXPECT_EQ(training.record.steps.size(), 7U);
+}
+
+TEST_P(GraphTraining, GoesOnFromAnotherState) {
+  Training training(GetParam(), /*graph=*/true, /*bf16=*/false);
+  auto& named = dynamic_cast<HasNamedState&>(*training.optimizer);
+  const auto weights = copies_of(*training.model);
+  const auto state = named.export_state();
+  const auto first = training.run();
+  put_back(weights, *training.model);
+  named.import_state(state, "the beginning");
+  training.trainer->set_state({});
+  const auto second = training.run();
+  for (std::size_t i = 0; i < first.weights.size(); ++i) {
+    EXPECT_TRUE(torch::equal(first.weights[i].second, second.weights[i].second))
+        << first.weights[i].first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, GraphTraining,
+                         ::testing::Values("adaact", "sgd", "adam", "adamw", "adan", "lamb"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
