@@ -17,6 +17,7 @@ using nlohmann::ordered_json;
 
 struct BenchArguments {
   BenchmarkOptions options;
+  std::string graph = "on";
   bool json = false;
 };
 
@@ -36,7 +37,8 @@ ordered_json json_of(const OptimizerCost& cost) {
     json["update_bytes"] = cost.update->update_bytes;
     json["statistics_and_update_floor_ms"] = cost.update->floor_ms;
     json["statistics_and_update_ms"] = cost.update->taken_ms;
-    json["fraction_of_floor"] = cost.update->fraction_of_floor();
+    const auto fraction = cost.update->fraction_of_floor();
+    json["fraction_of_floor"] = fraction ? ordered_json(*fraction) : ordered_json();
   }
   return json;
 }
@@ -79,9 +81,11 @@ void print_updates(const std::vector<OptimizerCost>& costs, const GpuCost& gpu) 
   for (const auto& cost : costs) {
     if (!cost.update) continue;
     const auto& update = *cost.update;
-    std::printf("%-9s  %10.1f  %8.4f  %8.4f  %8.2f\n", cost.optimizer.c_str(),
+    std::printf("%-9s  %10.1f  %8.4f  %8.4f  ", cost.optimizer.c_str(),
                 megabytes(update.statistics_bytes + update.update_bytes), update.floor_ms,
-                update.taken_ms, update.fraction_of_floor());
+                update.taken_ms);
+    const auto fraction = update.fraction_of_floor();
+    fraction ? std::printf("%8.2f\n", *fraction) : std::printf("%8s\n", "-");
   }
 }
 
@@ -124,12 +128,13 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--device", options.device, "cpu, cuda or cuda:N");
   add_option(*command, "--precision", options.precision, "fp32, tf32 or bf16");
   add_option(*command, "--memory-format", options.memory_format, "contiguous or channels-last");
-  add_off_switch(*command, "--no-graph", options.graph, "On a GPU: without CUDA graphs");
+  add_option(*command, "--graph", arguments->graph, "On a GPU: steps in CUDA graphs; on or off");
   add_option(*command, "--threads", options.threads, "Threads; 0: one for each core");
   command->add_flag("--json", arguments->json, "Print the result as JSON");
   command->callback([arguments, &exit_code] {
     auto options = arguments->options;
-    options.device = device_to_use(options.device);
+    options.graph = is_on("graph", arguments->graph);
+    use_available_device(options);
     const auto result = measure_optimizers(options);
     arguments->json ? print_result_as_json(result) : print_result(result);
     exit_code = 0;

@@ -84,7 +84,7 @@ void add_eval_command(CLI::App& app, int& exit_code) {
     if (config.weights.empty()) throw CLI::RequiredError("--run or --weights");
     if (arguments->run.empty()) take_from_weights(config, *command);
     if (arguments->output.quiet) silence_notices();
-    use_available_device(config);
+    use_available_device_of_run(config);
     print(evaluate_weights(config, print_notice), arguments->output.verbosity());
     exit_code = 0;
   });

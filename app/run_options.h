@@ -1,8 +1,11 @@
 #pragma once
 
+#include <charconv>
+#include <cstdint>
 #include <string>
 
 #include <adaact/train/run_config.h>
+#include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
@@ -23,10 +26,14 @@ inline void add_off_switch(CLI::App& command, const std::string& name, bool& val
       name, [&value] { value = false; }, text);
 }
 
-/// CLI11 would take -1 for the largest number there is.
+/// CLI11 would take -1, and whatever is too large, for the largest number there is.
 inline CLI::Validator not_negative() {
-  const auto check = [](const std::string& value) {
-    return value.front() == '-' ? "is " + value + ", expected a whole number ≥ 0" : std::string();
+  const auto check = [](const std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    const auto* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    if (read.ec == std::errc() && read.ptr == end) return {};
+    return "is " + text + ", expected a whole number ≥ 0 that fits 64 bits";
   };
   return CLI::Validator(check, "");
 }
@@ -41,12 +48,23 @@ inline std::string device_to_use(const std::string& wanted) {
   return device;
 }
 
-inline void use_available_device(RunConfig& config) {
-  const auto device = device_to_use(config.device);
-  if (device == config.device) return;
-  config.device = device;
-  config.deterministic = false;  // as the CPU always is
-  if (config.precision == "tf32") config.precision = "fp32";
+/// The same in the options of a run or of a benchmark; true if the CPU has taken its place.
+template <typename Options>
+bool use_available_device(Options& options) {
+  const auto device = device_to_use(options.device);
+  if (device == options.device) return false;
+  options.device = device;
+  if (options.precision == "tf32") options.precision = "fp32";
+  return true;
+}
+inline void use_available_device_of_run(RunConfig& config) {
+  if (use_available_device(config)) config.deterministic = false;  // as the CPU always is
+}
+
+/// A switch that is on unless it is told otherwise.
+inline bool is_on(const char* name, const std::string& value) {
+  TORCH_CHECK(value == "on" || value == "off", name, " is '", value, "', expected on or off");
+  return value == "on";
 }
 
 /// What training and evaluation must agree on.

@@ -45,13 +45,11 @@ int run_training(const TrainArguments& arguments) {
   const auto& out = arguments.out;
   const auto verbosity = arguments.output.verbosity();
   auto settings = arguments.settings;
-  TORCH_CHECK(arguments.graph == "on" || arguments.graph == "off", "graph is '", arguments.graph,
-              "', expected on or off");
-  settings.graph = arguments.graph == "on";
+  settings.graph = is_on("graph", arguments.graph);
   settings.on_message = print_notice;
   if (verbosity == Verbosity::Quiet) silence_notices();
   auto config = arguments.config;
-  use_available_device(config);
+  use_available_device_of_run(config);
   if (!arguments.seeds.empty()) {
     return train_seeds(config, arguments.seeds, out, settings, verbosity);
   }

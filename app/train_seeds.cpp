@@ -17,18 +17,34 @@ namespace {
 using nlohmann::json;
 using Outcomes = std::vector<SeedRuns::Outcome>;
 
-/// Those that are finished, read back from their folders.
+/// Read back from its folder.
 struct FinishedRun {
   std::uint64_t seed = 0;
   EpochMetrics last;
 };
 
+/// Without the name of the tool, which stands at the beginning of the line anyway.
+std::string error_of(const SeedRuns::Outcome& outcome) {
+  const std::string name = "adaact: ";
+  try {
+    std::rethrow_exception(outcome.error);
+  } catch (const std::exception& error) {
+    const auto message = message_of(error);
+    return message.compare(0, name.size(), name) == 0 ? message.substr(name.size()) : message;
+  }
+}
+
 std::vector<FinishedRun> finished_runs(const SeedRuns& runs, const Outcomes& outcomes) {
   std::vector<FinishedRun> finished;
   for (const auto& outcome : outcomes) {
     if (outcome.error || outcome.result.status == RunResult::Status::Interrupted) continue;
-    finished.push_back(
-        {outcome.seed, RunHistory::read(runs.folder_of(outcome.seed)).epochs.back()});
+    const auto folder = runs.folder_of(outcome.seed);
+    const auto history = RunHistory::read(folder);
+    if (history.epochs.empty()) {
+      print_notice(folder.string() + " holds a model, but no metrics of an epoch: left out");
+    } else {
+      finished.push_back({outcome.seed, history.epochs.back()});
+    }
   }
   return finished;
 }
@@ -41,9 +57,9 @@ MeanAndError top1_of(const std::vector<FinishedRun>& finished) {
 
 void print_table(const std::vector<FinishedRun>& finished) {
   if (finished.empty()) return;
-  std::printf("\n%20s  train loss  test loss  test top-1  seconds\n", "seed");
+  std::printf("\n%6s  train loss  test loss  test top-1  seconds\n", "seed");
   for (const auto& [seed, last] : finished) {
-    std::printf("%20lu  %10.4f  %9.4f  %8.2f %%  %7.1f\n", seed, last.train_loss, last.test.loss,
+    std::printf("%6lu  %10.4f  %9.4f  %8.2f %%  %7.1f\n", seed, last.train_loss, last.test.loss,
                 100.0 * last.test.top1, last.seconds);
   }
   const auto top1 = top1_of(finished);
@@ -56,8 +72,12 @@ void print_summary(const SeedRuns& runs, const Outcomes& outcomes,
                    const std::vector<FinishedRun>& finished) {
   auto each = json::array();
   for (const auto& outcome : outcomes) {
-    if (outcome.error) continue;
     const auto folder = runs.folder_of(outcome.seed);
+    if (outcome.error) {
+      each.push_back(
+          {{"seed", outcome.seed}, {"run", folder.string()}, {"error", error_of(outcome)}});
+      continue;
+    }
     if (!std::filesystem::exists(config_of_run(folder.string()))) continue;  // not begun
     each.push_back(summary_of_run(folder.string(), RunHistory::read(folder)));
     each.back()["seed"] = outcome.seed;
@@ -81,11 +101,7 @@ int exit_code_of(const Outcomes& outcomes, Verbosity verbosity) {
   if (exit_code != 0) say(verbosity, kInterrupted);
   for (const auto& outcome : outcomes) {
     if (!outcome.error) continue;
-    try {
-      std::rethrow_exception(outcome.error);
-    } catch (const std::exception& error) {
-      print_message("seed " + std::to_string(outcome.seed) + ": " + message_of(error));
-    }
+    print_message("seed " + std::to_string(outcome.seed) + ": " + error_of(outcome));
     exit_code = 1;
   }
   return exit_code;
@@ -97,7 +113,8 @@ int train_seeds(const RunConfig& config, const std::vector<std::uint64_t>& seeds
                 const std::string& out, const RunSettings& settings, Verbosity verbosity) {
   SeedRuns runs(config, seeds, out, settings);
   const auto obstacle = runs.obstacle_to_concurrency();
-  if (!obstacle.empty()) settings.on_message("one seed after the other: " + obstacle);
+  if (!obstacle.empty() && seeds.size() > 1)
+    settings.on_message("one seed after the other: " + obstacle);
   if (verbosity == Verbosity::Normal) print_heading_of_seeds();
   const auto outcomes =
       runs.run([verbosity](std::uint64_t seed) { return make_progress_of_seed(verbosity, seed); });

@@ -56,9 +56,11 @@ void MomentAccumulator::measure_waiting() {
   if (waiting.empty()) return;
   std::vector<MomentInput> inputs;
   for (const auto& each : waiting) {
-    TORCH_CHECK(each.input._version() == each.version, "adaact: an input of shape ",
-                each.input.sizes(), " of parameter ", each.use.weight,
-                " was changed in place after its layer had read it, before the optimizer's step");
+    TORCH_CHECK(each.input._version() == each.version, "adaact: the input, of shape ",
+                each.input.sizes(), ", of the layer with weight '",
+                model_.parameters()[each.use.weight].name,
+                "' was changed in place after the layer had read it, expected unchanged until the "
+                "optimizer's step; give the layer a copy");
     inputs.push_back({each.input, each.use.geometry});
   }
   auto moments = second_moments_cuda(inputs);
@@ -95,6 +97,13 @@ void MomentAccumulator::add(const LayerUse& use, Moment moment) {
     known->moment.count += moment.count;
   }
   if (use.bias != LayerMap::kNotFound) known->biases.push_back(use.bias);
+}
+
+void MomentAccumulator::discard() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  pending_.clear();
 }
 
 std::vector<PendingMoment> MomentAccumulator::take() {

@@ -33,13 +33,17 @@ class MomentAccumulator : public Listener {
   /// Where `may_wait` says that `measure` is second_moment() and that the weight takes a gradient, inputs
   /// on a GPU are kept and measured together, in a few launches instead of a few for each layer. Only
   /// those that autograd keeps alive anyway, and refuses to go backward from where they were changed.
-  explicit MomentAccumulator(Measure measure, MayWait may_wait = nullptr)
-      : measure_(std::move(measure)), may_wait_(std::move(may_wait)) {}
+  ///
+  /// `model` gives the names of weights, for errors.
+  MomentAccumulator(LayerMap model, Measure measure, MayWait may_wait)
+      : model_(std::move(model)), measure_(std::move(measure)), may_wait_(std::move(may_wait)) {}
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
 
   /// Hands over what has been added up and starts anew.
   std::vector<PendingMoment> take();
+  /// The same without measuring what waits.
+  void discard();
 
  private:
   struct Waiting {
@@ -53,6 +57,7 @@ class MomentAccumulator : public Listener {
   bool wait(const LayerUse& use, const torch::Tensor& input);
   void add(const LayerUse& use, Moment moment);
 
+  const LayerMap model_;
   const Measure measure_;
   const MayWait may_wait_;
   std::mutex mutex_;

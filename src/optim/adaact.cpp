@@ -140,6 +140,10 @@ const AdaActParamState* AdaAct::find_state(std::size_t index) const {
 }
 
 void AdaAct::take_observations() { internals_->pending = internals_->accumulator->take(); }
+void AdaAct::drop_observations() {
+  internals_->accumulator->discard();
+  internals_->pending.clear();
+}
 
 std::vector<NamedOptimizer::Checked> AdaAct::checked() const {
   std::vector<Checked> sums;

@@ -82,6 +82,7 @@ struct AdaAct::Internals {
   explicit Internals(const LayerMap& model)
       : measure(std::make_shared<InputMeasure>(model)),
         accumulator(std::make_shared<MomentAccumulator>(
+            model,
             [shared = measure](const LayerUse& use, const torch::Tensor& input) {
               return (*shared)(use, input);
             },

@@ -53,7 +53,7 @@ void ObservingOptimizer::start_observing(std::shared_ptr<Listener> listener) {
 ObservationPause ObservingOptimizer::pause_observation() const { return observer_->pause(); }
 
 void ObservingOptimizer::discard_observations() {
-  take_observations();
+  drop_observations();
   observer_->discard_failure();
 }
 

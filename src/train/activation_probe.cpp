@@ -19,6 +19,7 @@ SecondMoments MomentReadings::read() const {
 ActivationProbe::ActivationProbe(torch::nn::Module& model)
     : model_(model),
       accumulator_(std::make_shared<MomentAccumulator>(
+          model_,
           [](const LayerUse& use, const torch::Tensor& input) {
             return second_moment(input, use.geometry);
           },

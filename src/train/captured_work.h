@@ -3,6 +3,8 @@
 #include <functional>
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
 
 namespace adaact {
 
@@ -12,6 +14,9 @@ class CapturedWork {
   /// Runs `work` without executing it. It must have run before, so that nothing is made for the first
   /// time. Work that is replayed in turn may share a pool of memory.
   CapturedWork(at::cuda::MempoolId_t pool, const std::function<void()>& work) {
+    // What the work took when it ran is in the allocator's cache, of which a capture can have nothing.
+    c10::cuda::getCurrentCUDAStream().synchronize();
+    c10::cuda::CUDACachingAllocator::emptyCache();
     // Only this thread's stream: others may be training, too.
     graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {

@@ -95,7 +95,10 @@ class DeviceEvaluation::Impl {
 DeviceEvaluation::DeviceEvaluation(Model& model, const Loader& data, torch::Device device,
                                    bool bf16, bool channels_last)
     : impl_(std::make_unique<Impl>(model, data, device, bf16, channels_last)) {}
-DeviceEvaluation::~DeviceEvaluation() = default;
+DeviceEvaluation::~DeviceEvaluation() {
+  const std::lock_guard<std::mutex> lock(set_up_mutex());  // as for GraphSteps
+  impl_.reset();
+}
 std::optional<Evaluation> DeviceEvaluation::run(const std::function<bool()>& should_stop) {
   return impl_->run(should_stop);
 }

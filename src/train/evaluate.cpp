@@ -6,10 +6,13 @@
 
 #include "train/autocast.h"
 #include "train/evaluation_mode.h"
+#include "train/images_on.h"
 
 namespace adaact {
+
 std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_stop, Model& model,
-                                          Loader& loader, torch::Device device, bool bf16) {
+                                          Loader& loader, torch::Device device, bool bf16,
+                                          bool channels_last) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
   Evaluation total;
@@ -20,7 +23,8 @@ std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_st
   while (const auto batch = loader.next()) {
     if (should_stop()) return std::nullopt;
     const auto labels = batch->labels.to(device);
-    const auto logits = forward_with_autocast(model, batch->images.to(device), bf16);
+    const auto logits =
+        forward_with_autocast(model, images_on(device, *batch, channels_last), bf16);
     loss_sum += torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
     const auto best = std::get<1>(logits.topk(std::min<std::int64_t>(5, logits.size(1)), 1));
     const auto hits = best.eq(labels.unsqueeze(1));
@@ -35,8 +39,9 @@ std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_st
   return total;
 }
 
-Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16) {
-  return *evaluate_unless([] { return false; }, model, loader, device, bf16);
+Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16,
+                    bool channels_last) {
+  return *evaluate_unless([] { return false; }, model, loader, device, bf16, channels_last);
 }
 
 }  // namespace adaact

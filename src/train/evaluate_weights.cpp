@@ -29,7 +29,9 @@ Evaluation evaluate_weights(RunConfig config, const std::function<void(const std
   const torch::Device device(config.device);
   model->to(device);
   Loader loader(data, loader_options(config, /*workers=*/1, Split::Test));
-  return evaluate(*model, loader, device, config.precision == "bf16");
+  const bool channels_last = config.memory_format == "channels-last";
+  if (channels_last) lay_out_channels_last(*model);
+  return evaluate(*model, loader, device, config.precision == "bf16", channels_last);
 }
 
 }  // namespace adaact

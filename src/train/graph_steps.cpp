@@ -151,16 +151,16 @@ class GraphSteps::Impl {
 GraphSteps::GraphSteps(Model& model, torch::optim::Optimizer& optimizer, const Loader& data,
                        const Options& options)
     : impl_(std::make_unique<Impl>(model, optimizer, data, options)) {}
-GraphSteps::~GraphSteps() = default;
+GraphSteps::~GraphSteps() {
+  // A graph takes leave of LibTorch's generator, which those of other threads know, too.
+  const std::lock_guard<std::mutex> lock(set_up_mutex());
+  impl_.reset();
+}
 
-std::string GraphSteps::obstacle(const torch::optim::Optimizer& optimizer, const Loader& data,
-                                 torch::Device device) {
+std::string GraphSteps::obstacle(const torch::optim::Optimizer& optimizer) {
   const auto* steps = dynamic_cast<const TakesDeviceSteps*>(&optimizer);
-  if (steps == nullptr || !steps->can_take_device_steps()) {
-    return "this optimizer's steps cannot be captured";
-  }
-  if (!DeviceBatches::fits(data.dataset(), device)) return "the data do not fit on the GPU";
-  return {};
+  const bool can = steps != nullptr && steps->can_take_device_steps();
+  return can ? "" : "this optimizer's steps cannot be captured";
 }
 
 void GraphSteps::start(std::int64_t epoch, std::int64_t first_batch) {

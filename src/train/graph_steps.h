@@ -39,9 +39,8 @@ class GraphSteps {
   GraphSteps(const GraphSteps&) = delete;
   GraphSteps& operator=(const GraphSteps&) = delete;
 
-  /// Why this optimizer's steps or these data cannot be captured; empty where they can.
-  static std::string obstacle(const torch::optim::Optimizer& optimizer, const Loader& data,
-                              torch::Device device);
+  /// Why this optimizer's steps cannot be captured; empty where they can.
+  static std::string obstacle(const torch::optim::Optimizer& optimizer);
 
   void start(std::int64_t epoch, std::int64_t first_batch);
   /// Enqueues the next step of the epoch with the learning rates that the optimizer has now.

@@ -30,6 +30,8 @@ RunConfig checked_config(const BenchmarkOptions& options) {
   config.memory_format = options.memory_format;
   config.threads = options.threads;
   for (const auto& optimizer : options.optimizers) {
+    const auto times = std::count(options.optimizers.begin(), options.optimizers.end(), optimizer);
+    TORCH_CHECK(times == 1, "optimizers name ", optimizer, " ", times, " times, expected once");
     config.optimizer = optimizer;
     config.optimizer_options = "{}";
     config.resolve();

@@ -12,6 +12,10 @@
 namespace adaact {
 namespace fs = std::filesystem;
 
+// LibTorch has 32 streams for a GPU and hands them out in turn; two runs on one would capture each
+// other's work.
+constexpr std::size_t kMostAtOnce = 16;
+
 SeedRuns::SeedRuns(const RunConfig& config, std::vector<std::uint64_t> seeds, fs::path folder,
                    const RunSettings& settings)
     : config_(config), seeds_(std::move(seeds)), folder_(std::move(folder)), settings_(settings) {
@@ -64,16 +68,19 @@ std::vector<SeedRuns::Outcome> SeedRuns::run(const MakeCallback& make_callback) 
   std::vector<std::unique_ptr<TrainingCallback>> callbacks;
   for (const auto seed : seeds_) callbacks.push_back(make_callback(seed));
 
-  // Deferred ones run when they are asked for: one after the other, on this thread.
-  const auto policy =
-      obstacle_to_concurrency().empty() ? std::launch::async : std::launch::deferred;
-  std::vector<std::future<Outcome>> running;
-  for (std::size_t i = 0; i < seeds_.size(); ++i) {
-    running.push_back(
-        std::async(policy, [this, i, &callbacks] { return run_one(seeds_[i], *callbacks[i]); }));
-  }
+  const bool at_once = obstacle_to_concurrency().empty();
+  // A deferred one runs when it is asked for: on this thread, after the one before it.
+  const auto policy = at_once ? std::launch::async : std::launch::deferred;
   std::vector<Outcome> outcomes;
-  for (auto& each : running) outcomes.push_back(each.get());
+  while (outcomes.size() < seeds_.size()) {
+    const auto end = std::min(outcomes.size() + kMostAtOnce, seeds_.size());
+    std::vector<std::future<Outcome>> running;
+    for (auto i = outcomes.size(); i < end; ++i) {
+      running.push_back(
+          std::async(policy, [this, i, &callbacks] { return run_one(seeds_[i], *callbacks[i]); }));
+    }
+    for (auto& each : running) outcomes.push_back(each.get());
+  }
   return outcomes;
 }
 

@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#ifdef ADAACT_WITH_CUDA
+#include <adaact/data/device_batches.h>
+#endif
 #include <adaact/optim/non_finite.h>
 #include <adaact/train/evaluate.h>
 #include <torch/torch.h>
@@ -18,6 +21,7 @@
 #include "train/device_evaluation.h"
 #include "train/gradients_of.h"
 #include "train/graph_steps.h"
+#include "train/images_on.h"
 #include "train/own_stream.h"
 #include "train/set_up_mutex.h"
 
@@ -112,7 +116,7 @@ class Trainer::Impl {
 
   void check_graph() const {
     if (!options_.graph) return;
-    const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, options_);
+    const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, test_data_, options_);
     TORCH_CHECK(obstacle.empty(), "Trainer: graph is set, but ", obstacle);
   }
 
@@ -143,8 +147,8 @@ class Trainer::Impl {
 #ifdef ADAACT_WITH_CUDA
     if (graph_evaluation_) return graph_evaluation_->run(options_.should_stop);
 #endif
-    return evaluate_unless(options_.should_stop, model_, test_data_, options_.device,
-                           options_.bf16);
+    return evaluate_unless(options_.should_stop, model_, test_data_, options_.device, options_.bf16,
+                           options_.channels_last);
   }
 
 #ifdef ADAACT_WITH_CUDA
@@ -307,11 +311,8 @@ class Trainer::Impl {
     Pass pass;
     for (const auto& batch : batches) {
       const auto labels = batch.labels.to(options_.device);
-      auto images_there = batch.images.to(options_.device);
-      if (options_.channels_last) {
-        images_there = images_there.contiguous(torch::MemoryFormat::ChannelsLast);
-      }
-      const auto logits = forward_with_autocast(model_, images_there, options_.bf16);
+      const auto logits = forward_with_autocast(
+          model_, images_on(options_.device, batch, options_.channels_last), options_.bf16);
       const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum,
                                                   /*ignore_index=*/-100, options_.label_smoothing) /
                         static_cast<double>(images);
@@ -364,15 +365,22 @@ Trainer::~Trainer() = default;
 void Trainer::add_callback(TrainingCallback& callback) { impl_->add_callback(callback); }
 bool Trainer::run() { return impl_->run(); }
 std::string Trainer::obstacle_to_graph(const torch::optim::Optimizer& optimizer,
-                                       const Loader& train_data, const TrainerOptions& options) {
+                                       const Loader& train_data, const Loader& test_data,
+                                       const TrainerOptions& options) {
   if (!options.device.is_cuda()) return "the device is no GPU";
   if (options.accumulation != 1) return "several batches make a step";
   if (std::isfinite(options.clip_norm)) return "gradients are clipped";
 #ifdef ADAACT_WITH_CUDA
-  return GraphSteps::obstacle(optimizer, train_data, options.device);
+  for (const auto* data : {&train_data, &test_data}) {
+    if (!DeviceBatches::fits(data->dataset(), options.device)) {
+      return "data of this size do not fit on the GPU";
+    }
+  }
+  return GraphSteps::obstacle(optimizer);
 #else
   (void)optimizer;
   (void)train_data;
+  (void)test_data;
   return "this is a build without CUDA";
 #endif
 }

@@ -39,7 +39,8 @@ TrainerOptions trainer_options(const RunConfig& config, const RunSettings& setti
   options.state_every = settings.checkpoint_every;
   options.should_stop = [] { return InterruptGuard::received() != 0; };
   if (settings.graph && options.device.is_cuda()) {
-    const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader, options);
+    const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader,
+                                                     parts.test_loader, options);
     options.graph = obstacle.empty();
     if (!options.graph) settings.on_message("steps are not captured in a CUDA graph: " + obstacle);
   }

@@ -221,6 +221,9 @@ TEST_F(CommandLineTest, MistakesSayWhatToDo) {
       {{"report", trained, "--out", at("begun").string()}, "expected the name of a file"},
       {{"bench", "--optimizers", "sgd,adact"}, "did you mean 'adaact'?"},
       {{"bench", "--batch-size", "0"}, "--batch-size is 0, expected 1 to"},
+      {{"bench", "--optimizers", "sgd,sgd"}, "name sgd 2 times, expected once"},
+      {{"bench", "--graph", "maybe"}, "graph is 'maybe', expected on or off"},
+      {with({"--graph", "maybe"}), "graph is 'maybe', expected on or off"},
   };
   for (const auto& mistake : mistakes) {
     const auto printed = error(mistake.arguments);
@@ -230,6 +233,7 @@ TEST_F(CommandLineTest, MistakesSayWhatToDo) {
   EXPECT_TRUE(contains(error(with({"--device", "cuda:x"})), "expected cpu, cuda or cuda:N"));
   EXPECT_TRUE(contains(refusal(with({"--seeds", "1,2", "--seed", "3"})), "--seed"));
   EXPECT_TRUE(contains(refusal(with({"--seeds", "1,-2"})), "is -2, expected a whole number"));
+  EXPECT_TRUE(contains(refusal(with({"--seed", "99999999999999999999"})), "that fits 64 bits"));
   EXPECT_TRUE(contains(error(with({"--seeds", "1,2,1"})), "seeds hold 1 twice"));
   EXPECT_TRUE(contains(refusal(with({"--lr", ""})), "--lr"));
   EXPECT_TRUE(contains(refusal(with({"--seed", "-1"})), "is -1, expected a whole number"));

@@ -123,6 +123,16 @@ TEST_F(TrainCommandTest, SeveralSeedsAreARunEachAndTheirMean) {
   for (const auto& run : summary.at("runs")) sum += run.at("test_top1").get<double>();
   EXPECT_DOUBLE_EQ(summary.at("test_top1_mean").get<double>(), sum / 3.0);
   EXPECT_EQ(summary.at("runs").at(2).at("seed"), 7);
+
+  // One that lost its metrics and one whose folder is somebody else's.
+  fs::remove(at("runs") / "seed-3" / "metrics.jsonl");
+  fs::create_directories(at("runs") / "seed-9" / "letters");
+  const auto damaged = train("runs", {"--seeds", "3,5,9", "--resume", "--json"});
+  EXPECT_EQ(damaged.code, 1);
+  EXPECT_TRUE(contains(damaged.printed, "no metrics of an epoch"));
+  EXPECT_TRUE(contains(damaged.printed, "adaact: seed 9: "));
+  EXPECT_TRUE(contains(damaged.printed, R"("finished": 1)"));
+  EXPECT_TRUE(contains(damaged.printed, R"("error": ")"));
 }
 
 TEST_F(TrainCommandTest, WithoutAGpuTheCpuTakesItsPlace) {
@@ -133,6 +143,14 @@ TEST_F(TrainCommandTest, WithoutAGpuTheCpuTakesItsPlace) {
   EXPECT_TRUE(contains(printed, "device is 'cuda:1', but LibTorch finds no GPU here"));
   train("on_cpu");
   expect_equal_runs(at("run"), at("on_cpu"));
+  const Words gpu{"--device", "cuda", "--precision", "tf32"};
+  for (Words command : {Words{"bench", "--model", "lenet5", "--batch-size", "2", "--steps", "5"},
+                        Words{"eval", "--run", at("run").string()}}) {
+    command.insert(command.end(), gpu.begin(), gpu.end());
+    const auto outcome = folder_.run(command);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_TRUE(contains(outcome.printed, "the CPU takes its place"));
+  }
 }
 
 TEST_F(TrainCommandTest, EvaluationRepeatsWhatTrainingSaw) {

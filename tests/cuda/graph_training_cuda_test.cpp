@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "train/run_parts.h"
+
 namespace {
 
 using namespace adaact;
@@ -76,7 +78,7 @@ struct Outcome {
 class Training {
  public:
   Training(const std::string& optimizer_name, bool graph, bool bf16,
-           const std::string& optimizer_options = "{}") {
+           const std::string& optimizer_options = "{}", bool channels_last = false) {
     torch::manual_seed(11);
     SyntheticOptions synthetic;
     synthetic.size = 150;
@@ -91,6 +93,7 @@ class Training {
     model_options.classes = data->classes();
     model = make_model("resnet20", model_options);
     model->to(torch::kCUDA);
+    if (channels_last) lay_out_channels_last(*model);
     optimizer = make_optimizer(optimizer_name, *model, optimizer_options);
     TrainerOptions trainer_options;
     trainer_options.epochs = 4;
@@ -99,6 +102,8 @@ class Training {
     trainer_options.update_norm_every = 4;
     trainer_options.schedule = cosine_schedule(20);
     trainer_options.graph = graph;
+    trainer_options.channels_last = channels_last;
+    trainer_options.label_smoothing = channels_last ? 0.1 : 0.0;
     trainer = std::make_unique<Trainer>(*model, *optimizer, *train_loader_, *test_loader_,
                                         trainer_options);
     trainer->add_callback(record);
@@ -151,6 +156,9 @@ class GraphTraining : public ::testing::TestWithParam<std::string> {
       const auto& ours = graph.record.epochs[i];
       const auto& theirs = eager.record.epochs[i];
       EXPECT_NEAR(ours.test.loss, theirs.test.loss, tolerance * (1.0 + theirs.test.loss));
+      EXPECT_EQ(ours.test.top1, theirs.test.top1);
+      EXPECT_EQ(ours.test.top5, theirs.test.top5);
+      EXPECT_EQ(ours.train_top1, theirs.train_top1);
       ASSERT_EQ(ours.second_moments.size(), theirs.second_moments.size());
       for (std::size_t layer = 0; layer < theirs.second_moments.size(); ++layer) {
         EXPECT_EQ(ours.second_moments[layer].first, theirs.second_moments[layer].first);
@@ -179,6 +187,13 @@ TEST_P(GraphTraining, InBfloat16Too) {
   const auto graph = train(GetParam(), /*graph=*/true, /*bf16=*/true);
   const auto eager = train(GetParam(), /*graph=*/false, /*bf16=*/true);
   expect_same(graph, eager, 0.0);
+}
+
+TEST_P(GraphTraining, ChannelsLastWithSmoothedLabelsToo) {
+  const auto train_like_this = [](bool graph) {
+    return Training(GetParam(), graph, /*bf16=*/true, "{}", /*channels_last=*/true).run();
+  };
+  expect_same(train_like_this(/*graph=*/true), train_like_this(/*graph=*/false), 0.0);
 }
 
 TEST_P(GraphTraining, SkipsWhatEagerStepsSkip) {

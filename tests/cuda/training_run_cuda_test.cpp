@@ -108,6 +108,24 @@ TEST_P(TrainingRunCuda, SeedsAtOnceAreAsOneByOne) {
   }
 }
 
+TEST_P(TrainingRunCuda, OneOfSeveralSeedsMayFailAndASignalEndsAll) {
+  fs::create_directories(at("seeds") / "seed-1" / "letters");
+  RunSettings settings;
+  settings.resume = true;
+  settings.checkpoint_every = 4;
+  const auto config = small_config(GetParam());
+  SeedRuns runs(config, {0, 1, 2}, at("seeds"), settings);
+  const auto interrupted =
+      runs.run([](std::uint64_t) { return std::make_unique<SignalAt>(/*step=*/12); });
+  EXPECT_TRUE(interrupted[1].error);
+  for (const auto i : {0U, 2U}) {
+    EXPECT_EQ(interrupted[i].result.status, RunResult::Status::Interrupted);
+  }
+  runs.run([](std::uint64_t) { return std::make_unique<TrainingCallback>(); });
+  train(config, "alone", {});
+  expect_equal_runs(runs.folder_of(0), at("alone"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Optimizers, TrainingRunCuda,
                          ::testing::Values("adaact", "sgd", "adamw", "adan", "lamb", "kfac"),
                          [](const auto& info) { return info.param; });

@@ -1,5 +1,8 @@
 #include <adaact/train/optimizer_benchmark.h>
 
+#include <chrono>
+#include <thread>
+
 #include <adaact/models/registry.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -43,9 +46,8 @@ TEST(MemoryMeter, ForgetsAPeakButNotWhatIsInUse) {
 }
 
 TEST(TimedWork, ByTheClockAndInTheMiddle) {
-  bool done = false;
-  EXPECT_GE(adaact::milliseconds_of(torch::kCPU, [&] { done = true; }), 0.0);
-  EXPECT_TRUE(done);
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
+  EXPECT_GE(adaact::milliseconds_of(torch::kCPU, pause), 3.0);
   EXPECT_EQ(adaact::median({3.0, 1.0, 2.0}), 2.0);
   EXPECT_TRUE(contains(error_of([] { adaact::median({}); }), "0 values"));
 }

@@ -87,7 +87,23 @@ TEST_F(SeedRunsTest, SeedsAreChecked) {
 }
 
 TEST_F(SeedRunsTest, OnTheCpuOneAfterTheOther) {
-  EXPECT_FALSE(SeedRuns(small_config(), {0}, folder_.path()).obstacle_to_concurrency().empty());
+  class Order : public TrainingCallback {
+   public:
+    Order(std::vector<std::uint64_t>& seen, std::uint64_t seed) : seen_(seen), seed_(seed) {}
+    void on_step(const adaact::Trainer& /*trainer*/,
+                 const adaact::StepMetrics& /*metrics*/) override {
+      seen_.push_back(seed_);
+    }
+
+   private:
+    std::vector<std::uint64_t>& seen_;
+    std::uint64_t seed_;
+  };
+  std::vector<std::uint64_t> seen;
+  SeedRuns(small_config(), {8, 2}, folder_.path()).run([&](std::uint64_t seed) {
+    return std::make_unique<Order>(seen, seed);
+  });
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{8, 8, 2, 2}));
 }
 
 }  // namespace

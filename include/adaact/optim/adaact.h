@@ -91,6 +91,7 @@ class AdaAct : public ObservingOptimizer {
   bool takes_complex(const torch::optim::OptimizerOptions& options) const override;
   void on_groups_indexed() override;
   void take_observations() override;
+  void drop_observations() override;
   std::vector<Checked> checked() const override;
   void update() override;
 #ifdef ADAACT_WITH_CUDA

@@ -52,6 +52,8 @@ class ObservingOptimizer : public NamedOptimizer {
 
   /// Takes over, or forgets, what the listener has gathered since the last step.
   virtual void take_observations() = 0;
+  /// Without looking at it.
+  virtual void drop_observations() { take_observations(); }
   /// Why this parameter's update follows what was observed; empty where it does not.
   virtual std::string why_observed(std::size_t index) const = 0;
   /// Why not, beyond what is known here; empty where nothing is.

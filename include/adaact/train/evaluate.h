@@ -11,10 +11,12 @@ namespace adaact {
 
 /// One pass over a data set in evaluation mode, without gradients; the modes of its modules are
 /// put back.
-Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16 = false);
+Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16 = false,
+                    bool channels_last = false);
 
 /// The same, asking between two batches whether to go on; nothing if not.
 std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_stop, Model& model,
-                                          Loader& loader, torch::Device device, bool bf16 = false);
+                                          Loader& loader, torch::Device device, bool bf16 = false,
+                                          bool channels_last = false);
 
 }  // namespace adaact

@@ -29,7 +29,10 @@ struct UpdateCost {
   /// Whole steps less forward and backward passes alone. Not above 0 where it is lost in their spread.
   double taken_ms = 0.0;
 
-  double fraction_of_floor() const { return taken_ms > 0.0 ? floor_ms / taken_ms : 0.0; }
+  /// Nothing where it is lost.
+  std::optional<double> fraction_of_floor() const {
+    return taken_ms > 0.0 ? std::optional(floor_ms / taken_ms) : std::nullopt;
+  }
 };
 
 /// What training a model with an optimizer costs. Batches lie ready: making them is not in it.

@@ -16,8 +16,9 @@ namespace adaact {
 ///   SeedRuns runs(config, {0, 1, 2}, "runs/resnet20", settings);
 ///   runs.run([](std::uint64_t seed) { return std::make_unique<MyCallback>(seed); });
 ///
-/// On a GPU they train at once, on a thread and a stream each, because one small model leaves most of it
-/// idle; elsewhere one after the other. Each computes what it would compute alone.
+/// On a GPU they train at once, up to 16 on a thread and a stream each, because one small model leaves
+/// most of it idle; elsewhere one after the other. Each computes what it would compute alone: to the bit
+/// on the CPU and with RunConfig::deterministic.
 class SeedRuns {
  public:
   /// `config.seed` is not used.

@@ -84,7 +84,8 @@ class Trainer {
 
   /// Why TrainerOptions::graph cannot be set for these; empty where it can.
   static std::string obstacle_to_graph(const torch::optim::Optimizer& optimizer,
-                                       const Loader& train_data, const TrainerOptions& options);
+                                       const Loader& train_data, const Loader& test_data,
+                                       const TrainerOptions& options);
 
   std::int64_t steps_per_epoch() const;
   std::int64_t steps() const;  // in all

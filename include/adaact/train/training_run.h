@@ -38,8 +38,9 @@ struct RunResult {
 ///
 /// Killed at any instant it loses at most the work since its last checkpoint, and resumed it computes
 /// what it would have computed uninterrupted, to the last bit: on the CPU always, on a GPU where
-/// RunConfig::deterministic asks for it. Several may run at once, each on a thread of its own, unless
-/// one draws random numbers while it trains (drop_path): LibTorch's generator is everybody's.
+/// RunConfig::deterministic asks for it. Several may run at once, each on a thread of its own, if they
+/// agree in precision, `deterministic` and `threads`, which are settings of the process, and none draws
+/// random numbers while it trains (drop_path): LibTorch's generator is everybody's.
 class TrainingRun {
  public:
   /// Without `resume` the folder must not exist; with it, it may hold a run of the same
