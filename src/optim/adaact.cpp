@@ -149,8 +149,8 @@ std::vector<NamedOptimizer::Checked> AdaAct::checked() const {
   std::vector<Checked> sums;
   for (const auto& observed : internals_->pending) {
     if (!observed.moment.sum.defined()) continue;
-    sums.push_back({observed.moment.sum, "the input of the layer with weight '" +
-                                             parameter(observed.weight).name + "' is not finite"});
+    sums.emplace_back(observed.moment.sum, "the input of the layer with weight '" +
+                                               parameter(observed.weight).name + "' is not finite");
   }
   return sums;
 }

@@ -58,8 +58,7 @@ bool all_finite(const torch::Tensor& tensor) {
 std::size_t first_non_finite(const std::vector<torch::Tensor>& tensors) {
 #ifdef ADAACT_WITH_CUDA
   const auto on_one_gpu = [&](const torch::Tensor& tensor) {
-    return tensor.is_cuda() && tensor.device() == tensors[0].device() &&
-           tensor.is_floating_point();
+    return tensor.is_cuda() && tensor.device() == tensors[0].device() && tensor.is_floating_point();
   };
   if (!tensors.empty() && std::all_of(tensors.begin(), tensors.end(), on_one_gpu)) {
     const auto check = make_device_step(/*groups=*/1, tensors[0].device());

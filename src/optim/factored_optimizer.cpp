@@ -85,9 +85,9 @@ std::vector<NamedOptimizer::Checked> FactoredOptimizer::checked() const {
   std::vector<Checked> all;
   for (const auto& sums : internals_->sums) {
     const auto layer = "the layer with weight '" + parameter(sums.weight).name + "' is not finite";
-    all.push_back({sums.inputs.sum, "the input of " + layer});
+    all.emplace_back(sums.inputs.sum, "the input of " + layer);
     if (sums.gradients.sum.defined()) {
-      all.push_back({sums.gradients.sum, "the output gradient of " + layer});
+      all.emplace_back(sums.gradients.sum, "the output gradient of " + layer);
     }
   }
   return all;

@@ -81,7 +81,8 @@ TEST(RunConfig, ErrorsNameTheFieldItsValueAndWhatWasExpected) {
                          c.optimizer = "sam";
                        }),
                        "base is 3"));
-  EXPECT_TRUE(contains(error([](auto& c) { c.precision = "fp8"; }), "expected one of: fp32, tf32, bf16"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.precision = "fp8"; }), "expected one of: fp32, tf32, bf16"));
   EXPECT_TRUE(contains(error([](auto& c) { c.device = "gpu"; }),
                        "device is 'gpu', expected cpu, cuda or cuda:N"));
   EXPECT_TRUE(contains(error([](auto& c) { c.device = "cuda:123"; }), "device is 'cuda:123'"));
