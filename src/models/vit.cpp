@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <torch/nn/init.h>
+#include <torch/version.h>
 
 #include "models/drop_path.h"
 #include "models/layers.h"
@@ -15,14 +16,24 @@ namespace {
 
 constexpr double kInitialDeviation = 0.02;
 
+/// softmax(q kᵀ/√D) v, each (N, H, T, D). One kernel on a GPU where LibTorch has it, which never writes
+/// the (N, H, T, T) attention to memory.
+torch::Tensor attend(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
+#if TORCH_VERSION_MAJOR >= 2
+  return at::scaled_dot_product_attention(q, k, v);
+#else
+  const auto scale = 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
+  return torch::softmax((q * scale).matmul(k.transpose(2, 3)), -1).matmul(v);
+#endif
+}
+
 torch::nn::LayerNorm layer_norm(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(1e-6));
 }
 
 class Attention : public torch::nn::Module {
  public:
-  Attention(int64_t width, int64_t heads)
-      : heads_(heads), scale_(std::sqrt(static_cast<double>(heads) / static_cast<double>(width))) {
+  Attention(int64_t width, int64_t heads) : heads_(heads) {
     qkv_ = register_module("qkv", torch::nn::Linear(width, 3 * width));
     proj_ = register_module("proj", torch::nn::Linear(width, width));
   }
@@ -33,17 +44,12 @@ class Attention : public torch::nn::Module {
     const auto qkv = qkv_->forward(x)                     // (N, T, 3C)
                          .reshape({n, t, 3, heads_, -1})  // (N, T, 3, H, D)
                          .permute({2, 0, 3, 1, 4});       // (3, N, H, T, D)
-    const auto q = qkv.select(0, 0) * scale_;
-    const auto k = qkv.select(0, 1);
-    const auto v = qkv.select(0, 2);
-    const auto attention = torch::softmax(q.matmul(k.transpose(2, 3)), -1);  // (N, H, T, T)
-    const auto mixed = attention.matmul(v);                                  // (N, H, T, D)
-    return proj_->forward(mixed.transpose(1, 2).reshape({n, t, -1}));        // (N, T, C)
+    const auto mixed = attend(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
+    return proj_->forward(mixed.transpose(1, 2).reshape({n, t, -1}));  // (N, T, C)
   }
 
  private:
   int64_t heads_;
-  double scale_;  // 1/√D
   torch::nn::Linear qkv_{nullptr}, proj_{nullptr};
 };
 
