@@ -180,19 +180,35 @@ double median(std::vector<double> values) {
 
 constexpr std::int64_t kLargeBytes = std::int64_t{1} << 30;
 
-Work copy_work() {
-  const auto from = torch::zeros({kLargeBytes}, torch::dtype(torch::kByte).device(torch::kCUDA));
-  const auto to = torch::empty_like(from);
+constexpr auto kLargeCount = kLargeBytes / static_cast<std::int64_t>(sizeof(float));
+
+torch::Tensor large_zeros() {
+  return torch::zeros({kLargeCount}, torch::dtype(torch::kFloat32).device(torch::kCUDA));
+}
+
+Work from_one_to_another(const std::function<void(const torch::Tensor&, torch::Tensor&)>& write) {
+  const auto from = large_zeros();
+  auto to = torch::empty_like(from);
   Work work;
-  work.call = [from, to](std::size_t /*set*/) { to.copy_(from); };
+  work.call = [=](std::size_t /*set*/) mutable { write(from, to); };
   work.traffic.add(from, 1);
   work.traffic.add(to, 1);
   return work;
 }
 
+/// A kernel, as those are that are measured.
+Work copy_work() {
+  return from_one_to_another(
+      [](const torch::Tensor& from, torch::Tensor& to) { torch::neg_out(to, from); });
+}
+
+/// What the driver makes of a copy in a graph is not the fastest copy.
+Work memcpy_work() {
+  return from_one_to_another([](const torch::Tensor& from, torch::Tensor& to) { to.copy_(from); });
+}
+
 Work read_work() {
-  const auto values = torch::zeros({kLargeBytes / static_cast<std::int64_t>(sizeof(float))},
-                                   torch::dtype(torch::kFloat32).device(torch::kCUDA));
+  const auto values = large_zeros();
   Work work;
   work.call = [values](std::size_t /*set*/) { values.sum(); };
   work.traffic.add(values, 1);
@@ -717,6 +733,7 @@ int run(int argc, char** argv) {
   benchmark::AddCustomContext("libtorch", TORCH_VERSION);
 
   add_benchmark("floor/copy", copy_work);
+  add_benchmark("floor/memcpy", memcpy_work);
   add_benchmark("floor/read", read_work);
   add_benchmark("floor/launch", launch_work);
   add_second_moment_benchmarks();
