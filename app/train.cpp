@@ -94,6 +94,8 @@ void add_train_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--limit-train", config.limit_train, "Train on so many images; 0: all");
   add_off_switch(*command, "--no-augment", config.augment, "Neither crop nor flip");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
+  command->add_flag("--activation-variances", settings.activation_variances,
+                    "Measure them in every step");
   add_option(*command, "--graph", arguments->graph, "On a GPU: steps in CUDA graphs; on or off");
 
   add_option(*command, "--optimizer", config.optimizer, "adaact info lists them");

@@ -27,4 +27,6 @@ set_target_properties(adaact_lab PROPERTIES
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   DEFINE_SYMBOL "")
+set_source_files_properties(src/train/environment.cpp PROPERTIES
+  COMPILE_DEFINITIONS ADAACT_VERSION="${PROJECT_VERSION}")
 adaact_use_precompiled_header(adaact_lab)

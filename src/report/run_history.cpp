@@ -98,12 +98,17 @@ RunHistory RunHistory::read(const fs::path& folder) {
   const auto metrics_file = folder / kMetrics;
   if (fs::exists(metrics_file)) read_metrics(metrics_file, history);
   const auto model_file = folder / kModel;
-  history.finished = fs::exists(model_file);
-  if (history.finished) history.parameters = count_parameters(model_file);
+  const bool has_model = fs::exists(model_file);
+  // Of results that are kept for long the model is not.
+  const bool has_all_epochs =
+      static_cast<std::int64_t>(history.epochs.size()) == history.config.epochs;
+  history.finished = has_model || has_all_epochs;
+  if (has_model) history.parameters = count_parameters(model_file);
   return history;
 }
 
 double RunHistory::seconds() const {
+  if (steps.empty() && !epochs.empty()) return epochs.back().seconds;  // only epochs were kept
   double sum = 0.0;
   for (const auto& step : steps) sum += step.seconds + step.wait_seconds;
   return sum;

@@ -32,6 +32,7 @@ void visit_fields(State& state, Visitor&& visit) {
   visit("correct", state.trainer.correct);
   visit("images", state.trainer.images);
   visit("second_moments", state.trainer.second_moments);
+  visit("activation_totals", state.trainer.activation_totals);
   visit("metrics_bytes", state.journal.metrics_bytes);
   visit("event_bytes", state.journal.event_bytes);
   visit("data", state.data);
@@ -101,7 +102,8 @@ RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
               " is no checkpoint: its format is not '", kFormat, "'");
   RunState state;
   try {
-    const auto fields = json::parse(checkpoint.metadata.at("run"));
+    auto fields = json::parse(checkpoint.metadata.at("run"));
+    fields.emplace("activation_totals", json::array());  // earlier versions had none
     visit_fields(state, [&](const char* name, auto& value) { read_value(fields.at(name), value); });
   } catch (const std::exception& error) {
     TORCH_CHECK(false, "adaact: ", source, ": where the run stood cannot be read: ", error.what());

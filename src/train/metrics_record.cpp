@@ -11,6 +11,7 @@ using nlohmann::ordered_json;
 constexpr char kKind[] = "kind";
 constexpr char kUpdateNorm[] = "update_norm";
 constexpr char kSecondMoments[] = "second_moments";
+constexpr char kActivationVariances[] = "activation_variances";
 
 /// Their names, for writing and for reading.
 template <typename Metrics, typename Visitor>
@@ -37,6 +38,16 @@ void visit_epoch(Metrics& metrics, Visitor&& visit) {
   visit("test_top5", metrics.test.top5);
   visit("seconds", metrics.seconds);
   visit("images_per_second", metrics.images_per_second);
+}
+
+template <typename Metrics, typename Visitor>
+void visit_variance(Metrics& metrics, Visitor&& visit) {
+  visit("mean", metrics.mean);
+  visit("lowest_mean", metrics.lowest_mean);
+  visit("highest_mean", metrics.highest_mean);
+  visit("lowest", metrics.lowest);
+  visit("highest", metrics.highest);
+  visit("second_moment", metrics.second_moment);
 }
 
 struct Writer {
@@ -71,6 +82,10 @@ ordered_json to_record(const EpochMetrics& epoch) {
   visit_epoch(epoch, Writer{record});
   auto& moments = record[kSecondMoments] = ordered_json::object();
   for (const auto& [layer, moment] : epoch.second_moments) moments[layer] = moment;
+  for (const auto& variance : epoch.activation_variances) {
+    auto& of_layer = record[kActivationVariances][variance.layer];
+    visit_variance(variance, Writer{of_layer});
+  }
   return record;
 }
 
@@ -88,6 +103,12 @@ EpochMetrics epoch_from(const ordered_json& record) {
   visit_epoch(epoch, Reader{record});
   for (const auto& [layer, moment] : record.at(kSecondMoments).items()) {
     epoch.second_moments.emplace_back(layer, number(moment));
+  }
+  if (!record.contains(kActivationVariances)) return epoch;
+  for (const auto& [layer, of_layer] : record.at(kActivationVariances).items()) {
+    auto& variance = epoch.activation_variances.emplace_back();
+    variance.layer = layer;
+    visit_variance(variance, Reader{of_layer});
   }
   return epoch;
 }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -9,9 +10,11 @@
 #include <sys/file.h>
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include "io/atomic_file.h"
 #include "train/checkpoint_store.h"
+#include "train/environment.h"
 
 namespace adaact {
 namespace {
@@ -19,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kConfig[] = "config.json";
+constexpr char kEnvironment[] = "environment.json";
 constexpr char kModel[] = "model.safetensors";
 
 void check_same(const RunConfig& config, const fs::path& config_file) {
@@ -54,6 +58,16 @@ RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path
   write_file_atomically(config_file, config.to_json());
 }
 
+void RunFolder::add_environment(const std::string& device) const {
+  using nlohmann::ordered_json;
+  const auto file = path_ / kEnvironment;
+  std::ifstream before(file);
+  auto environments = ordered_json::parse(before, nullptr, /*allow_exceptions=*/false);
+  if (!environments.is_array()) environments = ordered_json::array();
+  environments.push_back(describe_environment(device));
+  write_file_atomically(file, environments.dump(2) + "\n");
+}
+
 fs::path RunFolder::model_file() const { return path_ / kModel; }
 
 void RunFolder::lock() {
@@ -68,8 +82,8 @@ void RunFolder::lock() {
 void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_)) {
     const auto target = unfinished_file(entry.path());
-    if (target &&
-        (target == kConfig || target == kModel || CheckpointStore::is_checkpoint(*target))) {
+    if (target && (target == kConfig || target == kEnvironment || target == kModel ||
+                   CheckpointStore::is_checkpoint(*target))) {
       fs::remove(entry.path());
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include <adaact/train/run_config.h>
 
@@ -17,6 +18,9 @@ class RunFolder {
   RunFolder(std::filesystem::path path, const RunConfig& config, bool resume);
 
   const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// Notes the versions and the machine that go on with the run.
+  void add_environment(const std::string& device) const;
 
   /// The result, which is written last.
   std::filesystem::path model_file() const;

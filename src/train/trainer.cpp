@@ -17,6 +17,7 @@
 
 #include "optim/parameter_update.h"
 #include "train/activation_probe.h"
+#include "train/activation_variances.h"
 #include "train/autocast.h"
 #include "train/device_evaluation.h"
 #include "train/gradients_of.h"
@@ -80,13 +81,16 @@ class Trainer::Impl {
   bool run() {
     for (auto* callback : callbacks_) callback->on_start(self_);
     const OwnStream stream(options_.device);
+    if (options_.activation_variances && !variances_) observe_variances();
 #ifdef ADAACT_WITH_CUDA
     if (options_.graph) set_up_graphs();
 #endif
     while (state_.epoch < options_.epochs) {
-      if (!train_one_epoch()) return false;
-      const auto test = evaluate_now();
-      if (!test) return false;
+      const auto test = train_one_epoch() ? evaluate_now() : std::nullopt;
+      if (!test) {
+        if (variances_) state_.activation_totals = variances_->totals();
+        return false;
+      }
       end_epoch(*test);
     }
     return true;
@@ -107,6 +111,7 @@ class Trainer::Impl {
     graph_steps_.reset();
     graph_evaluation_.reset();
 #endif
+    variances_.reset();
     state_ = state;
     scheduler_.set_time(state.step);
   }
@@ -118,6 +123,11 @@ class Trainer::Impl {
     if (!options_.graph) return;
     const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, test_data_, options_);
     TORCH_CHECK(obstacle.empty(), "Trainer: graph is set, but ", obstacle);
+  }
+
+  void observe_variances() {
+    variances_.emplace(model_);
+    if (!state_.activation_totals.empty()) variances_->set_totals(state_.activation_totals);
   }
 
   /// The steps that the epoch still lacks; false where it was stopped.
@@ -299,6 +309,8 @@ class Trainer::Impl {
     state_.loss_sum += metrics.loss * static_cast<double>(images);
     state_.correct += correct;
     state_.images += images;
+    const bool may_be_saved = options_.state_every > 0 && state_.step % options_.state_every == 0;
+    if (variances_ && may_be_saved) state_.activation_totals = variances_->totals();
   }
 
   struct Pass {
@@ -334,6 +346,10 @@ class Trainer::Impl {
     metrics.seconds = state_.seconds;
     metrics.images_per_second = images / state_.epoch_seconds;
     metrics.second_moments = std::move(state_.second_moments);
+    if (variances_) {
+      metrics.activation_variances = variances_->read();
+      variances_->reset();
+    }
     TrainerState next;
     next.step = state_.step;
     next.epoch = state_.epoch + 1;
@@ -351,6 +367,7 @@ class Trainer::Impl {
   ScheduledLR scheduler_;
   std::vector<TrainingCallback*> callbacks_;
   TrainerState state_;
+  std::optional<ActivationVariances> variances_;
 #ifdef ADAACT_WITH_CUDA
   std::unique_ptr<GraphSteps> graph_steps_;
   std::unique_ptr<DeviceEvaluation> graph_evaluation_;

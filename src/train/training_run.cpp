@@ -37,6 +37,7 @@ TrainerOptions trainer_options(const RunConfig& config, const RunSettings& setti
   options.update_norm_every = settings.update_norm_every;
   options.channels_last = config.memory_format == "channels-last";
   options.state_every = settings.checkpoint_every;
+  options.activation_variances = settings.activation_variances;
   options.should_stop = [] { return InterruptGuard::received() != 0; };
   if (settings.graph && options.device.is_cuda()) {
     const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader,
@@ -151,6 +152,7 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   Trainer trainer(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
                   trainer_options(config_, settings_, parts));
   if (!folder) folder.emplace(folder_, config_, settings_.resume);
+  folder->add_environment(config_.device);
   RunInProgress run(config_, settings_, parts, trainer, *folder);
   set_up.unlock();
   return run.run(callback);

@@ -102,6 +102,7 @@ class Training {
     trainer_options.update_norm_every = 4;
     trainer_options.schedule = cosine_schedule(20);
     trainer_options.graph = graph;
+    trainer_options.activation_variances = true;
     trainer_options.channels_last = channels_last;
     trainer_options.label_smoothing = channels_last ? 0.1 : 0.0;
     trainer = std::make_unique<Trainer>(*model, *optimizer, *train_loader_, *test_loader_,
@@ -137,6 +138,24 @@ class GraphTraining : public ::testing::TestWithParam<std::string> {
     return Training(optimizer_name, graph, bf16).run();
   }
 
+  static void expect_same_variances(const std::vector<ActivationVariance>& graph,
+                                    const std::vector<ActivationVariance>& eager,
+                                    double tolerance) {
+    ASSERT_FALSE(eager.empty());
+    ASSERT_EQ(graph.size(), eager.size());
+    for (std::size_t layer = 0; layer < eager.size(); ++layer) {
+      const auto& ours = graph[layer];
+      const auto& theirs = eager[layer];
+      EXPECT_EQ(ours.layer, theirs.layer);
+      EXPECT_NEAR(ours.mean, theirs.mean, tolerance * theirs.mean);
+      EXPECT_NEAR(ours.lowest_mean, theirs.lowest_mean, tolerance * theirs.mean);
+      EXPECT_NEAR(ours.highest_mean, theirs.highest_mean, tolerance * theirs.mean);
+      EXPECT_NEAR(ours.lowest, theirs.lowest, tolerance * theirs.mean);
+      EXPECT_NEAR(ours.highest, theirs.highest, tolerance * theirs.mean);
+      EXPECT_NEAR(ours.second_moment, theirs.second_moment, tolerance * theirs.second_moment);
+    }
+  }
+
   static void expect_same(const Outcome& graph, const Outcome& eager, double tolerance) {
     ASSERT_EQ(graph.record.steps.size(), eager.record.steps.size());
     for (std::size_t i = 0; i < eager.record.steps.size(); ++i) {
@@ -165,6 +184,7 @@ class GraphTraining : public ::testing::TestWithParam<std::string> {
         EXPECT_NEAR(ours.second_moments[layer].second, theirs.second_moments[layer].second,
                     tolerance * (1.0 + theirs.second_moments[layer].second));
       }
+      expect_same_variances(ours.activation_variances, theirs.activation_variances, tolerance);
     }
     for (std::size_t i = 0; i < eager.weights.size(); ++i) {
       const auto difference = (graph.weights[i].second.to(torch::kFloat64) -

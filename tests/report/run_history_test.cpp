@@ -19,6 +19,7 @@ using adaact::RunHistory;
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
 using adaact::testing::error_of;
+using adaact::testing::made_up_epoch;
 using adaact::testing::made_up_step;
 using adaact::testing::MadeUpRun;
 using adaact::testing::TemporaryFolder;
@@ -53,6 +54,36 @@ TEST_F(RunHistoryTest, ReadsAFinishedRun) {
   EXPECT_DOUBLE_EQ(history.steps_per_epoch().value(), 10.0);
   EXPECT_TRUE(history.finished);
   EXPECT_EQ(history.parameters, 24);  // without the buffer
+}
+
+TEST_F(RunHistoryTest, ReadsWhatIsKeptOfAFinishedRun) {
+  MadeUpRun kept;
+  kept.finished = false;  // without its model
+  const auto run = made("run", kept);
+  std::ofstream metrics(run / "metrics.jsonl");
+  for (int epoch = 0; epoch < kept.epochs; ++epoch) metrics << made_up_epoch(kept, epoch) << "\n";
+  metrics.close();
+  const auto history = RunHistory::read(run);
+  EXPECT_TRUE(history.finished);
+  EXPECT_DOUBLE_EQ(history.seconds(), 15.0);
+  EXPECT_FALSE(history.parameters.has_value());
+}
+
+TEST_F(RunHistoryTest, ReadsActivationVariances) {
+  const auto run = made("run");
+  auto epoch = made_up_epoch({}, 3);
+  epoch["activation_variances"]["fc.weight"] = {{"mean", 2.0},         {"lowest_mean", 1.0},
+                                                {"highest_mean", 3.0}, {"lowest", 0.0},
+                                                {"highest", 9.0},      {"second_moment", 4.0}};
+  append(run, epoch.dump() + "\n");
+  const auto history = RunHistory::read(run);
+  EXPECT_TRUE(history.epochs.front().activation_variances.empty());
+  const auto& variances = history.epochs.back().activation_variances;
+  ASSERT_EQ(variances.size(), 1U);
+  EXPECT_EQ(variances[0].layer, "fc.weight");
+  EXPECT_DOUBLE_EQ(variances[0].mean, 2.0);
+  EXPECT_DOUBLE_EQ(variances[0].highest, 9.0);
+  EXPECT_DOUBLE_EQ(variances[0].second_moment, 4.0);
 }
 
 TEST_F(RunHistoryTest, KeepsLayersInTheOrderOfTheModel) {

@@ -1,6 +1,8 @@
 #include <adaact/train/trainer.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include <adaact/data/synthetic.h>
@@ -316,6 +318,101 @@ TEST(Trainer, BadOptionsAreErrors) {
   EXPECT_TRUE(contains(error([](auto& o) { o.accumulation = 0; }), "accumulation is 0"));
   EXPECT_TRUE(contains(error([](auto& o) { o.clip_norm = 0; }), "clip_norm is 0"));
   EXPECT_TRUE(contains(error([](auto& o) { o.update_norm_every = 0; }), "update_norm_every is 0"));
+}
+
+TrainerOptions with_variances() {
+  auto options = two_epochs();
+  options.activation_variances = true;
+  return options;
+}
+
+void expect_equal(const std::vector<adaact::ActivationVariance>& ours,
+                  const std::vector<adaact::ActivationVariance>& theirs) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_EQ(ours[i].layer, theirs[i].layer);
+    EXPECT_EQ(ours[i].mean, theirs[i].mean);
+    EXPECT_EQ(ours[i].lowest_mean, theirs[i].lowest_mean);
+    EXPECT_EQ(ours[i].highest_mean, theirs[i].highest_mean);
+    EXPECT_EQ(ours[i].lowest, theirs[i].lowest);
+    EXPECT_EQ(ours[i].highest, theirs[i].highest);
+    EXPECT_EQ(ours[i].second_moment, theirs[i].second_moment);
+  }
+}
+
+TEST(Trainer, MeasuresActivationVariancesOfEveryStep) {
+  Bench bench(with_variances());
+  ASSERT_TRUE(bench.trainer->run());
+  Bench plain(two_epochs());
+
+  // The first layer's input is the batch itself, whatever was learned.
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<double> means;
+    std::vector<double> second_moments;
+    double lowest = 1e9;
+    double highest = 0.0;
+    plain.train.start(epoch);
+    while (const auto batch = plain.train.next()) {
+      const auto pixels = batch->images.flatten(1).to(torch::kFloat64);
+      const auto variance = (pixels - pixels.mean(0)).square().mean(0);
+      means.push_back(variance.mean().item<double>());
+      second_moments.push_back(pixels.square().mean().item<double>());
+      lowest = std::min(lowest, variance.min().item<double>());
+      highest = std::max(highest, variance.max().item<double>());
+    }
+    const auto& told = bench.told.epochs.at(static_cast<std::size_t>(epoch)).activation_variances;
+    ASSERT_EQ(told.size(), 2U);
+    const auto& first = told.front();
+    EXPECT_EQ(first.layer, bench.told.epochs.front().second_moments.front().first);
+    const auto mean_of = [](const std::vector<double>& values) {
+      return std::accumulate(values.begin(), values.end(), 0.0) /
+             static_cast<double>(values.size());
+    };
+    EXPECT_NEAR(first.mean, mean_of(means), 1e-5);
+    EXPECT_NEAR(first.second_moment, mean_of(second_moments), 1e-5);
+    EXPECT_NEAR(first.lowest_mean, *std::min_element(means.begin(), means.end()), 1e-5);
+    EXPECT_NEAR(first.highest_mean, *std::max_element(means.begin(), means.end()), 1e-5);
+    EXPECT_NEAR(first.lowest, lowest, 1e-5);
+    EXPECT_NEAR(first.highest, highest, 1e-5);
+  }
+}
+
+TEST(Trainer, WithoutBeingAskedItMeasuresNoVariances) {
+  Bench bench(two_epochs());
+  ASSERT_TRUE(bench.trainer->run());
+  EXPECT_TRUE(bench.told.epochs.front().activation_variances.empty());
+}
+
+TEST(Trainer, ActivationVariancesOutliveAnInterruption) {
+  Bench whole(with_variances());
+  ASSERT_TRUE(whole.trainer->run());
+
+  bool stop = false;
+  auto options = with_variances();
+  options.should_stop = [&] { return stop; };
+  Bench first(options);
+  class StopAfterTwo : public TrainingCallback {
+   public:
+    explicit StopAfterTwo(bool& stop) : stop_(stop) {}
+    void on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) override {
+      stop_ = metrics.step == 2;
+    }
+
+   private:
+    bool& stop_;
+  } stopper(stop);
+  first.trainer->add_callback(stopper);
+  ASSERT_FALSE(first.trainer->run());
+  stop = false;
+
+  Bench second(with_variances());
+  for (std::size_t i = 0; i < first.model->parameters().size(); ++i) {
+    second.model->parameters()[i].detach().copy_(first.model->parameters()[i].detach());
+  }
+  second.trainer->set_state(first.trainer->state());
+  ASSERT_TRUE(second.trainer->run());
+  expect_equal(second.told.epochs.front().activation_variances,
+               whole.told.epochs.front().activation_variances);
 }
 
 }  // namespace

@@ -98,6 +98,33 @@ TEST_F(TrainingRunTest, LeavesAWholeFolder) {
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], static_cast<int>(i) + 1);
 }
 
+TEST_F(TrainingRunTest, NotesWhereItWasCarriedOut) {
+  SignalAt signal(4, SIGINT);
+  train(small_config(), "run", signal);
+  train(small_config(), "run", resuming());
+  const auto environments = json::parse(bytes_of(at("run") / "environment.json"));
+  ASSERT_EQ(environments.size(), 2U);
+  for (const char* fact : {"started", "adaact", "libtorch", "compiler", "processor"}) {
+    EXPECT_FALSE(environments[1].at(fact).get<std::string>().empty()) << fact;
+  }
+}
+
+TEST_F(TrainingRunTest, ActivationVariancesAreRecordedAndResumeBitForBit) {
+  RunSettings settings;
+  settings.activation_variances = true;
+  settings.checkpoint_every = 2;
+  train(small_config(), "whole", settings);
+  const auto last = metrics_of(at("whole")).back();
+  EXPECT_EQ(last["activation_variances"].size(), 5U);
+  EXPECT_GT(last["activation_variances"]["fc1.weight"]["mean"].get<double>(), 0.0);
+
+  SignalAt signal(9, SIGINT);
+  train(small_config(), "interrupted", signal, settings);
+  settings.resume = true;
+  train(small_config(), "interrupted", settings);
+  EXPECT_EQ(repeatable_metrics(at("interrupted")), repeatable_metrics(at("whole")));
+}
+
 TEST_F(TrainingRunTest, EqualRunsGiveEqualBytes) {
   RunSettings more_workers;
   more_workers.workers = 3;

@@ -17,8 +17,8 @@ struct RunHistory {
   RunConfig config;
   std::vector<StepMetrics> steps;
   std::vector<EpochMetrics> epochs;  // numbers that were not finite are NaN
-  bool finished = false;
-  std::optional<std::int64_t> parameters;  // known once the run is finished
+  bool finished = false;  // it has its model, or all its epochs
+  std::optional<std::int64_t> parameters;  // where its model is there
 
   /// A folder that holds no run is an error that names it, a damaged record one that names its line.
   static RunHistory read(const std::filesystem::path& folder);

@@ -33,6 +33,18 @@ struct Evaluation {
 /// E[a²] of the input of each layer, by the name of its weight, in the order of the model.
 using SecondMoments = std::vector<std::pair<std::string, double>>;
 
+/// How much the input of a layer varies over the images of a batch: each value of the flattened input
+/// has a variance, in every step of an epoch.
+struct ActivationVariance {
+  std::string layer;          // the name of its weight
+  double mean = 0.0;          // over values and steps
+  double lowest_mean = 0.0;   // over values, in the step where it is lowest
+  double highest_mean = 0.0;  // and where it is highest
+  double lowest = 0.0;        // of a single value in a single step
+  double highest = 0.0;
+  double second_moment = 0.0;  // E[a²], over values and steps
+};
+
 struct EpochMetrics {
   std::int64_t step = 0;   // the last one
   std::int64_t epoch = 0;  // 0, 1, …
@@ -40,8 +52,9 @@ struct EpochMetrics {
   double train_top1 = 0.0;
   Evaluation test;
   double seconds = 0.0;  // of training since the run began; evaluation and pauses left out
-  double images_per_second = 0.0;  // of training in this epoch
-  SecondMoments second_moments;    // over the last step of the epoch
+  double images_per_second = 0.0;                        // of training in this epoch
+  SecondMoments second_moments;                          // over the last step of the epoch
+  std::vector<ActivationVariance> activation_variances;  // where they were asked for
 };
 
 }  // namespace adaact

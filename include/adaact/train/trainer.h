@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
@@ -41,6 +42,8 @@ struct TrainerOptions {
   /// learning rate may change while it runs.
   bool graph = false;
   std::int64_t state_every = 0;
+  bool activation_variances =
+      false;  // EpochMetrics has them; they cost a pass over all activations
   /// Asked between two steps, or every few of them with a graph, and between two batches of an
   /// evaluation.
   std::function<bool()> should_stop = [] { return false; };
@@ -58,7 +61,8 @@ struct TrainerState {
   double loss_sum = 0.0;
   std::int64_t correct = 0;
   std::int64_t images = 0;
-  SecondMoments second_moments;  // once its last step is taken
+  SecondMoments second_moments;           // once its last step is taken
+  std::vector<double> activation_totals;  // as of multiples of `state_every` steps and when stopped
 };
 
 /// Trains a model, evaluating it after each epoch:

@@ -17,7 +17,8 @@ struct RunSettings {
   std::int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
   std::int64_t workers = 1;           // threads that prepare data
   std::int64_t update_norm_every = 50;
-  bool graph = true;  // on a GPU: steps in CUDA graphs where possible
+  bool graph = true;                  // on a GPU: steps in CUDA graphs where possible
+  bool activation_variances = false;  // in the records of epochs
   /// Hears of what a user should know: a damaged checkpoint, a replaced head.
   std::function<void(const std::string&)> on_message = [](const std::string&) {};
 };
@@ -31,6 +32,7 @@ struct RunResult {
 /// A training run in a folder of its own:
 ///
 ///   config.json            what it computes
+///   environment.json       versions and machines, an entry for each time that it was started
 ///   metrics.jsonl          a line for each step and one for each epoch
 ///   events.out.tfevents.*  the same for TensorBoard
 ///   checkpoint.*           the last two

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <adaact/observe/observer.h>
+#include <adaact/train/metrics.h>
+
+namespace adaact {
+
+/// Measures, while it lives, how much the input of every layer varies over the images of a batch. All of
+/// it happens on the model's device, without waiting, so that steps may be captured in a graph.
+class ActivationVariances {
+ public:
+  explicit ActivationVariances(torch::nn::Module& model);
+
+  /// Of the batches since the last reset; layers that saw none are left out.
+  std::vector<ActivationVariance> read();
+  void reset();
+
+  /// All that was measured since the last reset, and back.
+  std::vector<double> totals();
+  void set_totals(const std::vector<double>& totals);
+
+ private:
+  class Inputs;
+
+  LayerMap map_;
+  std::shared_ptr<Inputs> inputs_;
+  Observer observer_;
+};
+
+}  // namespace adaact
