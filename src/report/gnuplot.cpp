@@ -5,8 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
-#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -17,6 +18,7 @@
 
 #include "io/printable.h"
 #include "report/gnuplot_script.h"
+#include "report/heatmap_script.h"
 #include "report/plot_svg.h"
 
 namespace adaact {
@@ -76,24 +78,49 @@ bool run_gnuplot(std::string script_file, const fs::path& messages) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// `make_script` takes the files to draw into, an SVG and a PNG. The SVG comes back as gnuplot wrote it.
+RenderedPlot draw(const std::function<std::string(const fs::path&, const fs::path&)>& make_script,
+                  const std::string& title) {
+  const TemporaryFolder folder;
+  const auto script_file = folder / "plot.gp";
+  const auto svg_file = folder / "plot.svg";
+  const auto png_file = folder / "plot.png";
+  const auto message_file = folder / "messages.txt";
+  std::ofstream(script_file) << make_script(svg_file, png_file);
+  const bool succeeded = run_gnuplot(script_file.string(), message_file);
+  RenderedPlot drawn{read_file(svg_file), read_file(png_file)};
+  TORCH_CHECK(succeeded && !drawn.svg.empty() && !drawn.png.empty(),
+              "adaact: gnuplot could not draw '", title,
+              "'; it said: ", in_one_line(read_file(message_file)));
+  return drawn;
+}
+
 }  // namespace
 
 RenderedPlot render_plot(const Plot& described, const std::string& id) {
   const auto plot = drawable_part(described);
   TORCH_CHECK(!plot.series.empty(), "adaact: the plot '", plot.title,
               "' has no points, expected at least one");
-  const TemporaryFolder folder;
-  const auto script_file = folder / "plot.gp";
-  const auto svg_file = folder / "plot.svg";
-  const auto png_file = folder / "plot.png";
-  const auto message_file = folder / "messages.txt";
-  std::ofstream(script_file) << gnuplot_script(plot, svg_file, png_file);
-  const bool succeeded = run_gnuplot(script_file.string(), message_file);
-  const auto svg = read_file(svg_file);
-  auto png = read_file(png_file);
-  TORCH_CHECK(succeeded && !svg.empty() && !png.empty(), "adaact: gnuplot could not draw '",
-              plot.title, "'; it said: ", in_one_line(read_file(message_file)));
-  return {svg_for_page(svg, plot, id), std::move(png)};
+  auto rendered =
+      draw([&](const fs::path& svg, const fs::path& png) { return gnuplot_script(plot, svg, png); },
+           plot.title);
+  std::vector<std::string> names;
+  for (const auto& series : plot.series) names.push_back(series.name);
+  rendered.svg = svg_for_page(rendered.svg, plot.title, names, id);
+  return rendered;
+}
+
+RenderedPlot render_heatmap(const Heatmap& heatmap, const std::string& id) {
+  TORCH_CHECK(heatmap.values.size() == heatmap.rows * heatmap.columns, "adaact: the heatmap '",
+              heatmap.title, "' has ", heatmap.values.size(), " values, expected ", heatmap.rows,
+              " × ", heatmap.columns);
+  TORCH_CHECK(is_drawable(heatmap), "adaact: the heatmap '", heatmap.title,
+              "' has no value that can be drawn, expected at least one");
+  auto rendered = draw(
+      [&](const fs::path& svg, const fs::path& png) { return heatmap_script(heatmap, svg, png); },
+      heatmap.title);
+  rendered.svg = svg_for_page(rendered.svg, heatmap.title, {heatmap.title}, id);
+  return rendered;
 }
 
 }  // namespace adaact

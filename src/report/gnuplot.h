@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "report/heatmap.h"
 #include "report/plot.h"
 
 namespace adaact {
@@ -16,5 +17,6 @@ struct RenderedPlot {
 
 /// Runs gnuplot. `id` is put before the ids within the SVG, which are unique in a page if it is.
 RenderedPlot render_plot(const Plot& plot, const std::string& id);
+RenderedPlot render_heatmap(const Heatmap& heatmap, const std::string& id);
 
 }  // namespace adaact

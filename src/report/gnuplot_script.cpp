@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <vector>
 
 #include "io/printable.h"
+#include "report/gnuplot_words.h"
 #include "report/palette.h"
 #include "report/plot_svg.h"
 
@@ -17,42 +17,6 @@ namespace fs = std::filesystem;
 /// Beyond this number points would hide the line.
 constexpr std::size_t kMostMarkedPoints = 24;
 constexpr std::size_t kLongestNameInLegend = 40;
-
-/// In single quotes gnuplot expands nothing, neither `commands` nor @macros.
-std::string quoted_path(const fs::path& path) {
-  std::string result = "'";
-  for (const char character : path.string()) {
-    result += character;
-    if (character == '\'') result += character;
-  }
-  return result + "'";
-}
-
-/// gnuplot 5.4 stumbles over a quotation mark at the beginning, even if it is doubled.
-std::string quoted(const std::string& words) {
-  std::string result = "'";
-  for (const char character : printable(words)) {
-    if (character == '\'') {
-      result += "’";
-    } else {
-      result += character;
-    }
-  }
-  return result + "'";
-}
-
-/// gnuplot takes the label of a tick for a format.
-std::string as_format(const std::string& label) {
-  std::string format;
-  for (const char character : label) format.append(character == '%' ? 2 : 1, character);
-  return format;
-}
-
-std::string digits(double value) {
-  char result[32];
-  std::snprintf(result, sizeof(result), "%.9g", value);
-  return result;
-}
 
 /// Of UTF-8.
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
@@ -75,15 +39,11 @@ std::size_t longest_label(const AxisLayout& layout) {
 
 std::string axis_commands(const std::string& name, const Axis& axis, const AxisLayout& layout,
                           const std::string& text_colour) {
-  std::string ticks;
-  for (const auto& tick : layout.ticks) {
-    ticks +=
-        (ticks.empty() ? "" : ", ") + quoted(as_format(tick.label)) + " " + digits(tick.position);
-  }
   const auto coloured = " textcolor rgb '" + text_colour + "'\n";
   return (axis.scale == Scale::Logarithmic ? "set logscale " + name + "\n" : "") + "set " + name +
          "range [" + digits(layout.low) + ":" + digits(layout.high) + "]\nset " + name + "tics (" +
-         ticks + ")" + coloured + "set " + name + "label " + quoted(axis.label) + coloured;
+         tick_list(layout.ticks) + ")" + coloured + "set " + name + "label " + quoted(axis.label) +
+         coloured;
 }
 
 std::string data_blocks(const Plot& plot) {
@@ -146,12 +106,6 @@ std::string drawing_commands(const Plot& plot, const PlotLayout& layout,
          plot_command(plot, colours);
 }
 
-PlotColours colours_on_white() {
-  PlotColours colours{"#1c2024", "#8a929c", "#dfe3e8", {}};
-  for (const auto& colour : kSeriesColours) colours.series.emplace_back(colour.on_light);
-  return colours;
-}
-
 /// As small as a phone shows it: then its letters are large enough there. gnuplot does not know how
 /// wide letters are in a browser, and would leave more room for them than is needed.
 std::string svg_commands(const Plot& plot, const PlotLayout& layout, const fs::path& file) {
@@ -195,6 +149,12 @@ std::string png_commands(const Plot& plot, const PlotLayout& layout, const fs::p
 }
 
 }  // namespace
+
+PlotColours colours_on_white() {
+  PlotColours colours{"#1c2024", "#8a929c", "#dfe3e8", {}};
+  for (const auto& colour : kSeriesColours) colours.series.emplace_back(colour.on_light);
+  return colours;
+}
 
 std::string gnuplot_script(const Plot& plot, const fs::path& svg, const fs::path& png) {
   const PlotLayout layout(plot);

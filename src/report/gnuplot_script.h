@@ -4,6 +4,7 @@
 #include <string>
 
 #include "report/plot.h"
+#include "report/plot_svg.h"
 
 namespace adaact {
 
@@ -11,5 +12,8 @@ namespace adaact {
 /// for, and as PNG with title and legend. All points must be drawable.
 std::string gnuplot_script(const Plot& plot, const std::filesystem::path& svg,
                            const std::filesystem::path& png);
+
+/// Those of the PNG.
+PlotColours colours_on_white();
 
 }  // namespace adaact

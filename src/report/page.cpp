@@ -36,6 +36,20 @@ Markup legend(const Plot& plot) {
   return element("ul", {{"class", "legend"}}, entries);
 }
 
+Markup figure_of(const std::string& title, const Markup& drawing, const std::string& caption,
+                 const std::string& png_address) {
+  const auto below =
+      text(caption.empty() ? "" : caption + " ") +
+      element("a", {{"href", png_address}, {"aria-label", "PNG of " + title}}, text("PNG"));
+  return element("figure", element("h3", text(title)) + drawing + element("figcaption", below)) +
+         Markup{"\n"};
+}
+
+Markup figure_of_nothing(const std::string& title) {
+  return element("figure", element("h3", text(title)) +
+                               element("p", {{"class", "note"}}, text("Nothing to show yet.")));
+}
+
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -84,22 +98,23 @@ void Page::add_paragraph(const std::string& paragraph, const std::string& style)
 
 Markup Page::figure(const Plot& plot, const std::string& name, const std::string& caption) {
   const auto shown = drawable_part(plot);
-  const auto title = element("h3", text(plot.title));
-  if (shown.series.empty()) {
-    return element("figure",
-                   title + element("p", {{"class", "note"}}, text("Nothing to show yet.")));
-  }
+  if (shown.series.empty()) return figure_of_nothing(plot.title);
   const auto rendered = render_plot(shown, name);
+  return figure_of(plot.title, legend(shown) + Markup{rendered.svg}, caption,
+                   write_png(rendered.png, name));
+}
+
+Markup Page::heatmap(const Heatmap& heatmap, const std::string& name, const std::string& caption) {
+  if (!is_drawable(heatmap)) return figure_of_nothing(heatmap.title);
+  const auto rendered = render_heatmap(heatmap, name);
+  return figure_of(heatmap.title, Markup{rendered.svg}, caption, write_png(rendered.png, name));
+}
+
+std::string Page::write_png(const std::string& png, const std::string& name) const {
   const auto file_name = name + ".png";
   make_folder(figure_folder_);
-  write_file_atomically(figure_folder_ / file_name, rendered.png);
-  const auto address = relative_address((figure_folder_.filename() / file_name).string());
-  const auto below =
-      text(caption.empty() ? "" : caption + " ") +
-      element("a", {{"href", address}, {"aria-label", "PNG of " + plot.title}}, text("PNG"));
-  return element("figure",
-                 title + legend(shown) + Markup{rendered.svg} + element("figcaption", below)) +
-         Markup{"\n"};
+  write_file_atomically(figure_folder_ / file_name, png);
+  return relative_address((figure_folder_.filename() / file_name).string());
 }
 
 void Page::add_figures(const std::vector<Markup>& figures) {

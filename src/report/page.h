@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "report/heatmap.h"
 #include "report/markup.h"
 #include "report/plot.h"
 
@@ -43,6 +44,7 @@ class Page {
 
   /// Draws the plot and writes its PNG under this name. A plot without points is a sentence instead.
   Markup figure(const Plot& plot, const std::string& name, const std::string& caption);
+  Markup heatmap(const Heatmap& heatmap, const std::string& name, const std::string& caption);
   /// Side by side where there is room.
   void add_figures(const std::vector<Markup>& figures);
 
@@ -52,6 +54,9 @@ class Page {
   bool remove_figure(const std::string& name) const;
 
  private:
+  /// The address of the PNG, as seen from the page.
+  std::string write_png(const std::string& png, const std::string& name) const;
+
   std::filesystem::path path_;
   std::filesystem::path figure_folder_;
   std::string title_;

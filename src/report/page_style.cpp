@@ -55,7 +55,7 @@ th code { font-weight: 400; }
 .state { display: block; color: var(--muted); font-size: .8rem; font-weight: 400; }
 .wide { white-space: normal; overflow-wrap: anywhere; min-width: 9rem; }
 
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); gap: 1.25rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); gap: 1.25rem; margin: 0 0 1.25rem; }
 figure { margin: 0; padding: 1rem 1rem .8rem; border: 1px solid var(--line); border-radius: .6rem; background: var(--card); min-width: 0; display: flex; flex-direction: column; max-width: 44rem; }
 figcaption { margin-top: auto; padding-top: .4rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin: .35rem 0 .5rem; padding: 0; list-style: none; font-size: .85rem; }
@@ -64,6 +64,7 @@ figcaption { margin-top: auto; padding-top: .4rem; }
 .name .swatch { width: 1.4rem; }
 .swatch line { stroke-width: 3; }
 .plot { display: block; width: 100%; height: auto; margin: .25rem 0; }
+.plot image { image-rendering: pixelated; }
 
 details { margin: 0 0 1rem; }
 summary { cursor: pointer; color: var(--link); padding: .35rem 0; }

@@ -58,10 +58,10 @@ void make_ids_unique(std::string& svg, const std::string& id) {
 }
 
 /// What a browser shows where the pointer rests.
-void name_series(std::string& svg, const Plot& plot) {
-  for (std::size_t index = 0; index < plot.series.size(); ++index) {
+void name_series(std::string& svg, const std::vector<std::string>& names) {
+  for (std::size_t index = 0; index < names.size(); ++index) {
     replace_all(svg, "<title>gnuplot_plot_" + std::to_string(index + 1) + "</title>",
-                "<title>" + text(plot.series[index].name).html + "</title>");
+                "<title>" + text(names[index]).html + "</title>");
   }
 }
 
@@ -90,21 +90,22 @@ PlotColours marker_colours() {
   return colours;
 }
 
-std::string svg_for_page(const std::string& file, const Plot& plot, const std::string& id) {
+std::string svg_for_page(const std::string& file, const std::string& title,
+                         const std::vector<std::string>& names, const std::string& id) {
   const auto begin = file.find("<g id=\"gnuplot_canvas\">");
   const auto end = file.rfind("</svg>");
   TORCH_CHECK(begin != std::string::npos && end != std::string::npos && begin < end,
-              "adaact: gnuplot wrote an SVG that is not understood, for '", plot.title,
+              "adaact: gnuplot wrote an SVG that is not understood, for '", title,
               "'; expected one of gnuplot 5.4");
   auto content = file.substr(begin, end - begin);
   remove_empty_groups(content);
   replace_colours(content);
   make_ids_unique(content, id);
-  name_series(content, plot);
+  name_series(content, names);
   replace_all(content, " font-family=\"sans\"", "");  // the page's
   const auto box = "0 0 " + std::to_string(kPlotWidth) + " " + std::to_string(kPlotHeight);
   const Attributes attributes{
-      {"class", "plot"}, {"viewBox", box}, {"role", "img"}, {"aria-label", plot.title}};
+      {"class", "plot"}, {"viewBox", box}, {"role", "img"}, {"aria-label", title}};
   return element("svg", attributes, {"\n" + content}).html;
 }
 

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "report/plot.h"
-
 namespace adaact {
 
 struct PlotColours {
@@ -21,7 +19,8 @@ inline constexpr int kPlotHeight = 270;
 /// puts the page's variables in their place.
 PlotColours marker_colours();
 
-/// An <svg> element for a page, from the file that gnuplot wrote.
-std::string svg_for_page(const std::string& file, const Plot& plot, const std::string& id);
+/// An <svg> element for a page, from the file that gnuplot wrote. `names` are those of what it plots.
+std::string svg_for_page(const std::string& file, const std::string& title,
+                         const std::vector<std::string>& names, const std::string& id);
 
 }  // namespace adaact

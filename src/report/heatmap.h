@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace adaact {
+
+/// A matrix as a picture: a colour for each value, the first row at the top.
+struct Heatmap {
+  std::string title;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::vector<float> values;  // row by row
+  bool logarithmic = false;   // the colours
+};
+
+/// Not what is not finite, nor what is not positive on a logarithmic scale: that is left blank.
+bool can_be_drawn(float value, const Heatmap& heatmap);
+
+/// Whether there would be anything to see.
+bool is_drawable(const Heatmap& heatmap);
+
+}  // namespace adaact
