@@ -7,14 +7,16 @@
 
 #include <c10/util/Exception.h>
 
+#include "train/run_file_names.h"
+
 namespace adaact::app {
 
 inline std::filesystem::path config_of_run(const std::string& run) {
-  return std::filesystem::path(run) / "config.json";
+  return std::filesystem::path(run) / kConfigFile;
 }
 
 inline std::filesystem::path model_of_run(const std::string& run) {
-  return std::filesystem::path(run) / "model.safetensors";
+  return std::filesystem::path(run) / kModelFile;
 }
 
 /// The trained weights of a run; an error where it is none, or not finished.

@@ -15,6 +15,7 @@
 #include <adaact/moments/moments.h>
 
 #include "moments/cpu_dispatch.h"
+#include "moments/grain.h"
 #include "moments/sum_dtype.h"
 
 namespace adaact {
@@ -32,8 +33,6 @@ constexpr std::int64_t kRowBatch = 256;
 /// does not depend on it; how the columns are split never matters.
 constexpr std::int64_t kRowChunks = 8;
 constexpr std::int64_t kRowsPerChunk = 64;  // at least
-/// Elements below which a second thread costs more than it brings.
-constexpr std::int64_t kGrain = 32768;
 
 template <typename Scalar>
 using Accumulator = std::conditional_t<std::is_same_v<Scalar, double>, double, float>;
@@ -79,10 +78,6 @@ void add_column_squares(const Scalar* x, std::int64_t rows, std::int64_t row_str
                                        row_stride, columns, sums.data());
     for (std::int64_t j = 0; j < columns; ++j) out[j] += sums[static_cast<std::size_t>(j)];
   }
-}
-
-std::int64_t grain_for(std::int64_t elements_per_task) {
-  return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, elements_per_task));
 }
 
 /// Column sums of squares, the threads sharing the columns.

@@ -1,17 +1,15 @@
 #include "optim/adaact_update.h"
 
-#include <algorithm>
 #include <type_traits>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
 #include "moments/cpu_dispatch.h"
+#include "moments/grain.h"
 
 namespace adaact {
 namespace {
-
-constexpr std::int64_t kGrain = 32768;
 
 template <typename Scalar, typename State>
 struct UpdateRow {
@@ -36,8 +34,7 @@ void update_rows(const torch::Tensor& theta, const torch::Tensor& m, const torch
   const auto* scale_data = scale.data_ptr<State>();
   const auto beta1 = static_cast<State>(step.beta1);
   const auto decay = static_cast<State>(1.0 - step.lr * step.weight_decay);
-  const auto grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, n));
-  at::parallel_for(0, theta.size(0), grain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, theta.size(0), grain_for(n), [&](std::int64_t begin, std::int64_t end) {
     for (auto row = begin; row < end; ++row) {
       run_vectorized<UpdateRow<Scalar, State>>(
           theta_data + row * n, m_data + row * n, g_data + row * n,

@@ -12,8 +12,8 @@ namespace adaact {
 namespace {
 
 template <typename State>
-struct LoopScalars {
-  explicit LoopScalars(const AdanScalars& step)
+struct AdanLoopScalars {
+  explicit AdanLoopScalars(const AdanScalars& step)
       : beta1(static_cast<State>(step.beta1)),
         beta2(static_cast<State>(step.beta2)),
         beta3(static_cast<State>(step.beta3)),
@@ -35,7 +35,7 @@ template <typename Scalar, typename State>
 struct AdanLoop {
   static ADAACT_LOOP_BODY void run(Scalar* theta, const Scalar* grad, State* m, State* v, State* n,
                                    State* previous, std::int64_t count,
-                                   const LoopScalars<State>* scalars) {
+                                   const AdanLoopScalars<State>* scalars) {
     const auto s = *scalars;
     for (std::int64_t i = 0; i < count; ++i) {
       const State g = static_cast<State>(grad[i]) * s.gradient_scale;
@@ -79,7 +79,7 @@ void adan_update_cpu(const AdanTensors& tensors, const AdanScalars& step) {
         auto* v = tensors.v.data_ptr<State>();
         auto* n = tensors.n.data_ptr<State>();
         auto* previous = tensors.previous.data_ptr<State>();
-        const LoopScalars<State> scalars(step);
+        const AdanLoopScalars<State> scalars(step);
         parallel_chunks(tensors.theta.numel(), [&](std::int64_t begin, std::int64_t end) {
           run_vectorized<AdanLoop<scalar_t, State>>(theta + begin, g + begin, m + begin, v + begin,
                                                     n + begin, previous + begin, end - begin,

@@ -13,7 +13,8 @@
 namespace adaact {
 namespace {
 
-constexpr std::int64_t kGrain = 131072;
+/// Checked by a thread at least: reading alone is fast.
+constexpr std::int64_t kCheckedElements = 131072;
 
 template <typename Scalar, typename Bits>
 struct AnyNonFinite {
@@ -33,7 +34,7 @@ template <typename Scalar, typename Bits>
 bool all_finite_cpu(const torch::Tensor& tensor, Bits exponent) {
   const auto* data = tensor.data_ptr<Scalar>();
   std::atomic<Bits> found{0};
-  at::parallel_for(0, tensor.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, tensor.numel(), kCheckedElements, [&](std::int64_t begin, std::int64_t end) {
     Bits any = 0;
     run_vectorized<AnyNonFinite<Scalar, Bits>>(data + begin, end - begin, exponent, &any);
     if (any != 0) found = 1;

@@ -46,7 +46,7 @@ bool same_rows(const KroneckerFactors& factors, const FactorSums& sums) {
   return factors.begin == sums.begin && factors.end == sums.end;
 }
 
-void add(Moment& total, const Moment& moment) {
+void add_if_measured(Moment& total, const Moment& moment) {
   if (!moment.sum.defined()) return;  // FOOF has no gradients
   total.sum = total.sum + moment.sum;
   total.count += moment.count;
@@ -84,8 +84,8 @@ void align(std::vector<KroneckerFactors>& factors, std::vector<FactorSums>& sums
       if (total == nullptr) {
         total = &sum_parts.emplace_back(std::move(part));
       } else if (total->inputs.sum.sizes() == part.inputs.sum.sizes()) {
-        add(total->inputs, part.inputs);
-        add(total->gradients, part.gradients);
+        add_if_measured(total->inputs, part.inputs);
+        add_if_measured(total->gradients, part.gradients);
         total->input_samples += part.input_samples;
         total->gradient_samples += part.gradient_samples;
       }

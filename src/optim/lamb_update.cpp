@@ -12,8 +12,8 @@ namespace adaact {
 namespace {
 
 template <typename State>
-struct LoopScalars {
-  explicit LoopScalars(const LambScalars& step)
+struct LambLoopScalars {
+  explicit LambLoopScalars(const LambScalars& step)
       : beta1(static_cast<State>(step.beta1)),
         beta2(static_cast<State>(step.beta2)),
         eps(static_cast<State>(step.eps)),
@@ -29,7 +29,7 @@ template <typename Scalar, typename State>
 struct LambLoop {
   static ADAACT_LOOP_BODY void run(const Scalar* theta, const Scalar* grad, State* m, State* v,
                                    State* u, std::int64_t count,
-                                   const LoopScalars<State>* scalars) {
+                                   const LambLoopScalars<State>* scalars) {
     const auto s = *scalars;
     for (std::int64_t i = 0; i < count; ++i) {
       const State g = static_cast<State>(grad[i]) * s.gradient_scale;
@@ -73,7 +73,7 @@ void lamb_update_cpu(const LambTensors& tensors, const LambScalars& step) {
         auto* m = tensors.m.data_ptr<State>();
         auto* v = tensors.v.data_ptr<State>();
         auto* u_data = u.data_ptr<State>();
-        const LoopScalars<State> scalars(step);
+        const LambLoopScalars<State> scalars(step);
         parallel_chunks(tensors.theta.numel(), [&](std::int64_t begin, std::int64_t end) {
           run_vectorized<LambLoop<scalar_t, State>>(theta + begin, g + begin, m + begin, v + begin,
                                                     u_data + begin, end - begin, &scalars);

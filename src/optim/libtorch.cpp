@@ -12,8 +12,6 @@
 namespace adaact {
 namespace {
 
-constexpr char kSkippedSteps[] = "skipped_steps";
-
 std::vector<torch::optim::OptimizerParamGroup> or_one_of_all(
     std::vector<torch::optim::OptimizerParamGroup> param_groups, const LayerMap& model) {
   if (param_groups.empty()) param_groups.emplace_back(model.tensors());

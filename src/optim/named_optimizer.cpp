@@ -13,7 +13,6 @@ namespace adaact {
 namespace {
 
 constexpr char kSteps[] = "steps";
-constexpr char kSkippedSteps[] = "skipped_steps";
 
 }  // namespace
 

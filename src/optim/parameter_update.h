@@ -10,6 +10,7 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
+#include "moments/grain.h"
 #include "moments/sum_dtype.h"
 
 namespace adaact {
@@ -118,7 +119,6 @@ inline double global_norm(const std::vector<torch::Tensor>& tensors) {
 /// Runs a loop over parts of [0, count) on all threads.
 template <typename Loop>
 void parallel_chunks(std::int64_t count, Loop&& loop) {
-  constexpr std::int64_t kGrain = 32768;
   at::parallel_for(0, count, kGrain, loop);
 }
 

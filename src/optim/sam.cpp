@@ -39,7 +39,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kNormFloor = 1e-12;
-constexpr char kSkippedSteps[] = "sam_skipped_steps";
+constexpr char kStepsSkippedBySam[] = "sam_skipped_steps";
 
 /// Puts tensors back to the values they had, however a scope is left.
 class Restore {
@@ -260,7 +260,7 @@ void Sam::climb() {
 OptimizerState Sam::export_state() const {
   auto exported = state_of_base(*base_, model_);
   exported.optimizer = sam_of(exported.optimizer);
-  exported.counters[kSkippedSteps] = skipped_steps_;
+  exported.counters[kStepsSkippedBySam] = skipped_steps_;
   for (std::size_t g = 0; g < exported.groups.size(); ++g) {
     // A group added to the base since the last step is not yet among ours.
     const auto& of_sam = g < param_groups_.size() ? options_of(param_groups_[g])
@@ -275,11 +275,11 @@ void Sam::import_state(const OptimizerState& saved, const std::string& source) {
   follow_base_groups();
   const auto mine = export_state();
   mine.check_that_it_fits(saved, source);
-  const auto skipped_steps = counter_of(saved, kSkippedSteps, source);
+  const auto skipped_steps = counter_of(saved, kStepsSkippedBySam, source);
 
   auto of_base = saved;
   of_base.optimizer = state_of_base(*base_, model_).optimizer;
-  of_base.counters.erase(kSkippedSteps);
+  of_base.counters.erase(kStepsSkippedBySam);
   std::vector<SamOptions> options(mine.groups.size());
   for (auto& group : of_base.groups) {
     const auto both = json::parse(group.options, nullptr, /*allow_exceptions=*/false);

@@ -12,16 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "train/metrics_record.h"
+#include "train/run_file_names.h"
 
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-constexpr char kConfig[] = "config.json";
-constexpr char kMetrics[] = "metrics.jsonl";
-constexpr char kModel[] = "model.safetensors";
 
 void add_record(const ordered_json& record, RunHistory& history) {
   const auto kind = kind_of(record);
@@ -89,15 +86,15 @@ RunHistory RunHistory::read(const fs::path& folder) {
               " is no run: there is no such folder");
   TORCH_CHECK(fs::is_directory(folder), "adaact: ", folder.string(),
               " is no run: it is a file; name the folder of the run");
-  const auto config_file = folder / kConfig;
+  const auto config_file = folder / kConfigFile;
   TORCH_CHECK(fs::exists(config_file), "adaact: ", folder.string(),
               " is no run: there is no config.json in it");
   RunHistory history;
   history.folder = folder;
   history.config = RunConfig::read(config_file);
-  const auto metrics_file = folder / kMetrics;
+  const auto metrics_file = folder / kMetricsFile;
   if (fs::exists(metrics_file)) read_metrics(metrics_file, history);
-  const auto model_file = folder / kModel;
+  const auto model_file = folder / kModelFile;
   const bool has_model = fs::exists(model_file);
   // Of results that are kept for long the model is not.
   const bool has_all_epochs =

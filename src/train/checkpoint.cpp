@@ -22,7 +22,7 @@ constexpr char kGenerator[] = "generator";
 constexpr char kGpuGenerator[] = "gpu_generator";
 
 template <typename State, typename Visitor>
-void visit_fields(State& state, Visitor&& visit) {
+void visit_state(State& state, Visitor&& visit) {
   visit("step", state.trainer.step);
   visit("epoch", state.trainer.epoch);
   visit("batch", state.trainer.batch);
@@ -82,7 +82,7 @@ TensorFile make_checkpoint(const RunState& state, const Model& model,
                            const torch::optim::Optimizer& optimizer) {
   TensorFile file;
   auto fields = json::object();
-  visit_fields(state, [&](const char* name, const auto& value) { fields[name] = value; });
+  visit_state(state, [&](const char* name, const auto& value) { fields[name] = value; });
   file.metadata = {{"format", kFormat}, {"run", fields.dump()}};
   for (const auto& [name, tensor] : state_tensors(model)) file.tensors[kModel + name] = tensor;
   const auto of_optimizer = dynamic_cast<const HasNamedState&>(optimizer).export_state().to_file();
@@ -104,7 +104,7 @@ RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
   try {
     auto fields = json::parse(checkpoint.metadata.at("run"));
     fields.emplace("activation_totals", json::array());  // earlier versions had none
-    visit_fields(state, [&](const char* name, auto& value) { read_value(fields.at(name), value); });
+    visit_state(state, [&](const char* name, auto& value) { read_value(fields.at(name), value); });
   } catch (const std::exception& error) {
     TORCH_CHECK(false, "adaact: ", source, ": where the run stood cannot be read: ", error.what());
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kCopiedBytes = std::int64_t{1} << 28;  // several times a GPU's cache
 constexpr int kCopies = 20;                                   // of a round
-constexpr int kRounds = 5;
+constexpr int kCopyRounds = 5;
 
 }  // namespace
 
@@ -43,8 +43,8 @@ double copy_bytes_per_second(torch::Device device) {
   const auto from = torch::zeros({kCopiedBytes}, torch::dtype(torch::kByte).device(device));
   const auto to = torch::zeros_like(from);
   std::vector<double> rounds;
-  rounds.reserve(kRounds);
-  for (int round = 0; round < kRounds; ++round) {
+  rounds.reserve(kCopyRounds);
+  for (int round = 0; round < kCopyRounds; ++round) {
     rounds.push_back(milliseconds_of(device, [&] {
       for (int i = 0; i < kCopies; ++i) to.copy_(from);
     }));

@@ -15,15 +15,12 @@
 #include "io/atomic_file.h"
 #include "train/checkpoint_store.h"
 #include "train/environment.h"
+#include "train/run_file_names.h"
 
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr char kConfig[] = "config.json";
-constexpr char kEnvironment[] = "environment.json";
-constexpr char kModel[] = "model.safetensors";
 
 void check_same(const RunConfig& config, const fs::path& config_file) {
   const auto there = RunConfig::read(config_file);
@@ -43,7 +40,7 @@ RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path
   fs::create_directories(path_, error);
   TORCH_CHECK(!error, "adaact: cannot make the folder ", path_.string(), ": ", error.message());
   lock();
-  const auto config_file = path_ / kConfig;
+  const auto config_file = path_ / kConfigFile;
   if (fs::exists(config_file)) {
     check_same(config, config_file);
     remove_leftovers();
@@ -51,7 +48,7 @@ RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path
   }
   // Empty, but for what a process left that was killed while it wrote the first file.
   for (const auto& entry : fs::directory_iterator(path_)) {
-    TORCH_CHECK(unfinished_file(entry.path()) == kConfig, "adaact: ", path_.string(),
+    TORCH_CHECK(unfinished_file(entry.path()) == kConfigFile, "adaact: ", path_.string(),
                 " holds something else than a run: there is no config.json in it");
   }
   remove_leftovers();
@@ -60,7 +57,7 @@ RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path
 
 void RunFolder::add_environment(const std::string& device) const {
   using nlohmann::ordered_json;
-  const auto file = path_ / kEnvironment;
+  const auto file = path_ / kEnvironmentFile;
   std::ifstream before(file);
   auto environments = ordered_json::parse(before, nullptr, /*allow_exceptions=*/false);
   if (!environments.is_array()) environments = ordered_json::array();
@@ -68,7 +65,7 @@ void RunFolder::add_environment(const std::string& device) const {
   write_file_atomically(file, environments.dump(2) + "\n");
 }
 
-fs::path RunFolder::model_file() const { return path_ / kModel; }
+fs::path RunFolder::model_file() const { return path_ / kModelFile; }
 
 void RunFolder::lock() {
   folder_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -82,7 +79,7 @@ void RunFolder::lock() {
 void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_)) {
     const auto target = unfinished_file(entry.path());
-    if (target && (target == kConfig || target == kEnvironment || target == kModel ||
+    if (target && (target == kConfigFile || target == kEnvironmentFile || target == kModelFile ||
                    CheckpointStore::is_checkpoint(*target))) {
       fs::remove(entry.path());
     }

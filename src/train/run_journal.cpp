@@ -5,6 +5,7 @@
 
 #include "train/event_file.h"
 #include "train/metrics_record.h"
+#include "train/run_file_names.h"
 
 namespace adaact {
 namespace {
@@ -30,7 +31,7 @@ std::int64_t usable_size(const std::filesystem::path& path, std::int64_t size,
 
 RunJournal::RunJournal(const std::filesystem::path& folder, const JournalSize& size,
                        const std::function<void(const std::string&)>& warn)
-    : metrics_(folder / "metrics.jsonl", size.metrics_bytes),
+    : metrics_(folder / kMetricsFile, size.metrics_bytes),
       events_(folder / kEvents, usable_size(folder / kEvents, size.event_bytes, warn)) {
   if (events_.size() == 0) events_.append(event_file_header(wall_time()));
 }

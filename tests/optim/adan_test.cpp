@@ -57,8 +57,8 @@ TEST(AdanUpdate, TheLoopEqualsTheReference) {
 }
 
 /// The equations, written out for one parameter.
-struct Equations {
-  explicit Equations(const torch::Tensor& start) : theta(start.detach().clone()) {}
+struct AdanEquations {
+  explicit AdanEquations(const torch::Tensor& start) : theta(start.detach().clone()) {}
 
   void step(const torch::Tensor& gradient, double norm) {
     ++t;
@@ -88,7 +88,7 @@ TEST(Adan, FollowsTheEquations) {
       auto model = make_mlp();
       Adan optimizer(
           *model, AdanOptions(0.02).weight_decay(0.1).proximal(proximal).max_grad_norm(max_norm));
-      std::vector<Equations> expected;
+      std::vector<AdanEquations> expected;
       for (const auto& parameter : model->parameters()) {
         auto& equations = expected.emplace_back(parameter);
         equations.proximal = proximal;

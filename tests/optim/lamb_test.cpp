@@ -42,8 +42,8 @@ TEST(LambUpdate, TheLoopEqualsTheReference) {
 }
 
 /// The equations, written out for one parameter.
-struct Equations {
-  Equations(const torch::Tensor& start, const LambOptions& its_options)
+struct LambEquations {
+  LambEquations(const torch::Tensor& start, const LambOptions& its_options)
       : options(its_options), theta(start.detach().clone()) {}
 
   void step(const torch::Tensor& gradient, double norm) {
@@ -82,7 +82,7 @@ void expect_the_equations(const LambOptions& options, double input_scale = 1.0) 
     model->parameters()[0].mul_(10.0);  // a weight whose r exceeds 1
   }
   Lamb optimizer(*model, options);
-  std::vector<Equations> expected;
+  std::vector<LambEquations> expected;
   for (const auto& parameter : model->parameters()) expected.emplace_back(parameter, options);
   for (int i = 0; i < 6; ++i) {
     auto batch = row_batch(8);

@@ -20,7 +20,8 @@ using adaact::testing::error_of;
 using adaact::testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
-RunConfig small_config() {
+/// Two steps and no more.
+RunConfig two_step_config() {
   RunConfig config;
   config.dataset = "synthetic";
   config.limit_train = 32;
@@ -47,7 +48,7 @@ TEST_F(SeedRunsTest, AnErrorOfOneDoesNotEndTheOthers) {
   settings.on_message = [&](const std::string& message) { messages += message + "\n"; };
   fs::create_directories(folder_.path() / "seed-1");
   std::ofstream(folder_.path() / "seed-1" / "letter.txt") << "not a run";
-  SeedRuns runs(small_config(), {0, 1, 2}, folder_.path(), settings);
+  SeedRuns runs(two_step_config(), {0, 1, 2}, folder_.path(), settings);
   const auto outcomes = runs.run(silent);
   ASSERT_EQ(outcomes.size(), 3U);
   for (const auto i : {0U, 2U}) {
@@ -68,7 +69,7 @@ TEST_F(SeedRunsTest, ASignalEndsAllOfThem) {
       std::raise(SIGTERM);
     }
   };
-  SeedRuns runs(small_config(), {4, 6}, folder_.path());
+  SeedRuns runs(two_step_config(), {4, 6}, folder_.path());
   const auto outcomes = runs.run([](std::uint64_t) { return std::make_unique<Signal>(); });
   for (const auto& outcome : outcomes) {
     EXPECT_EQ(outcome.result.status, RunResult::Status::Interrupted);
@@ -78,10 +79,10 @@ TEST_F(SeedRunsTest, ASignalEndsAllOfThem) {
 }
 
 TEST_F(SeedRunsTest, SeedsAreChecked) {
-  EXPECT_TRUE(contains(error_of([&] { SeedRuns(small_config(), {}, folder_.path()); }),
+  EXPECT_TRUE(contains(error_of([&] { SeedRuns(two_step_config(), {}, folder_.path()); }),
                        "seeds are empty, expected one at least"));
   EXPECT_TRUE(contains(error_of([&] {
-                         SeedRuns(small_config(), {7, 8, 7}, folder_.path());
+                         SeedRuns(two_step_config(), {7, 8, 7}, folder_.path());
                        }),
                        "seeds hold 7 twice"));
 }
@@ -100,7 +101,7 @@ TEST_F(SeedRunsTest, OnTheCpuOneAfterTheOther) {
     std::uint64_t seed_;
   };
   std::vector<std::uint64_t> seen;
-  SeedRuns(small_config(), {8, 2}, folder_.path()).run([&](std::uint64_t seed) {
+  SeedRuns(two_step_config(), {8, 2}, folder_.path()).run([&](std::uint64_t seed) {
     return std::make_unique<Order>(seen, seed);
   });
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{8, 8, 2, 2}));

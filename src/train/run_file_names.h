@@ -1,0 +1,11 @@
+#pragma once
+
+namespace adaact {
+
+// In the folder of a run.
+inline constexpr char kConfigFile[] = "config.json";
+inline constexpr char kEnvironmentFile[] = "environment.json";
+inline constexpr char kMetricsFile[] = "metrics.jsonl";
+inline constexpr char kModelFile[] = "model.safetensors";
+
+}  // namespace adaact
