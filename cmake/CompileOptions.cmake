@@ -33,6 +33,7 @@ if(ADAACT_PRECOMPILED_HEADER)
   # Owns the header, so that no target has to be built before another only to get at it.
   add_library(adaact_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")
   target_link_libraries(adaact_pch PRIVATE torch)
+  set_target_properties(adaact_pch PROPERTIES UNITY_BUILD OFF)
   if(ADAACT_WITH_CUDA)
     target_compile_definitions(adaact_pch PRIVATE ADAACT_WITH_CUDA)
   endif()

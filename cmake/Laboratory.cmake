@@ -13,6 +13,7 @@ add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})
 target_include_directories(adaact_data PRIVATE src)
 target_link_libraries(adaact_data PUBLIC adaact ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
 adaact_use_precompiled_header(adaact_data)
+adaact_unite_by_folder(adaact_data)
 
 add_library(adaact_lab ${ADAACT_LAB_SOURCES} $<TARGET_OBJECTS:adaact_data>)
 add_library(adaact::lab ALIAS adaact_lab)
@@ -30,3 +31,4 @@ set_target_properties(adaact_lab PROPERTIES
 set_source_files_properties(src/train/environment.cpp PROPERTIES
   COMPILE_DEFINITIONS ADAACT_VERSION="${PROJECT_VERSION}")
 adaact_use_precompiled_header(adaact_lab)
+adaact_unite_by_folder(adaact_lab)

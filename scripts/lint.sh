@@ -33,14 +33,27 @@ build=build/lint
 mkdir -p build
 if ! cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DADAACT_PRECOMPILED_HEADER=OFF \
   -DADAACT_BUILD_TESTS=OFF -DADAACT_BUILD_BENCH=OFF -DADAACT_BUILD_EXAMPLES=OFF \
+  -DCMAKE_UNITY_BUILD=ON \
   >build/lint.log 2>&1; then
   cat build/lint.log >&2
   exit 1
 fi
 
-mapfile -t sources < <(find src -name '*.cpp' | sort)
-echo "lint: clang-tidy, ${#sources[@]} files"
-# One process per file and core. Its report goes to stdout; stderr only counts the warnings that
+# The sources of each folder of src/ as one: clang-tidy takes a quarter of a minute for LibTorch's headers
+# and a second for a file of ours. That file is then included, and not the main one; the filter of
+# headers in .clang-tidy lets its findings through. None of the checks there looks at main files alone.
+mapfile -t sources < <(sed -n 's|^ *"file": "\(.*/CMakeFiles/adaact[_a-z]*\.dir/Unity/.*\)",\{0,1\}$|\1|p' \
+  $build/compile_commands.json | grep -v '/app/')
+mapfile -t sources < <(ls -S "${sources[@]}") # the longest first, for all cores to end together
+included=$(cat "${sources[@]}" | grep '^#include' | sort)
+all=$(find "$PWD/src" -name '*.cpp' -printf '#include "%p"\n' | sort)
+if [ "$included" != "$all" ]; then
+  echo "lint: sources that clang-tidy would not see, or that are gone:" >&2
+  diff <(printf '%s\n' "$included") <(printf '%s\n' "$all") >&2 || true
+  exit 1
+fi
+echo "lint: clang-tidy, ${#sources[@]} folders"
+# One process per folder and core. Its report goes to stdout; stderr only counts the warnings that
 # were suppressed in other people's headers, unless clang-tidy itself failed.
 tidy() {
   local report status=0
