@@ -18,6 +18,11 @@ add_compile_options(
 add_compile_options(
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>"
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # For types of an anonymous namespace in a class outside of it. GCC takes a source that is included
+  # into another for a header, where that would be an error.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(ADAACT_WARNINGS_AS_ERRORS)
   add_compile_options(
     $<$<COMPILE_LANGUAGE:CXX>:-Werror>

@@ -46,7 +46,7 @@ mapfile -t sources < <(sed -n 's|^ *"file": "\(.*/CMakeFiles/adaact[_a-z]*\.dir/
   $build/compile_commands.json | grep -v '/app/')
 mapfile -t sources < <(ls -S "${sources[@]}") # the longest first, for all cores to end together
 included=$(cat "${sources[@]}" | grep '^#include' | sort)
-all=$(find "$PWD/src" -name '*.cpp' -printf '#include "%p"\n' | sort)
+all=$(find "$PWD/src" -name '*.cpp' ! -name '*_cuda.cpp' -printf '#include "%p"\n' | sort)
 if [ "$included" != "$all" ]; then
   echo "lint: sources that clang-tidy would not see, or that are gone:" >&2
   diff <(printf '%s\n' "$included") <(printf '%s\n' "$all") >&2 || true
