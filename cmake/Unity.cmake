@@ -1,5 +1,5 @@
 # Compiling several sources as one, as CMAKE_UNITY_BUILD=ON asks for. LibTorch's headers take ten
-# times as long as the usual source here, so that a full build takes a third of the time; after a
+# times as long as the usual source here, so that a full build takes a fraction of the time; after a
 # change to one file it takes longer. For builds that are made once: .ci/run, scripts/lint.sh.
 
 # adaact_unite_by_folder(<target>)

@@ -41,7 +41,8 @@ fi
 
 # The sources of each folder of src/ as one: clang-tidy takes a quarter of a minute for LibTorch's headers
 # and a second for a file of ours. That file is then included, and not the main one; the filter of
-# headers in .clang-tidy lets its findings through. None of the checks there looks at main files alone.
+# headers in .clang-tidy lets its findings through. A check that looks at main files alone would see
+# nothing here. What needs CUDA is left out, as it is not compiled with every LibTorch.
 mapfile -t sources < <(sed -n 's|^ *"file": "\(.*/CMakeFiles/adaact[_a-z]*\.dir/Unity/.*\)",\{0,1\}$|\1|p' \
   $build/compile_commands.json | grep -v '/app/')
 mapfile -t sources < <(ls -S "${sources[@]}") # the longest first, for all cores to end together
