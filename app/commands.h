@@ -13,6 +13,7 @@ void add_eval_command(CLI::App& app, int& exit_code);
 void add_predict_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_report_command(CLI::App& app, int& exit_code);
+void add_reproduce_command(CLI::App& app, int& exit_code);
 void add_info_command(CLI::App& app, int& exit_code);
 
 /// A line for the user, on the channel for errors.

@@ -70,7 +70,7 @@ bool reader_has_gone() {
 /// follows the last one.
 class HelpText : public CLI::Formatter {
  public:
-  HelpText() { column_width(33); }
+  HelpText() { column_width(34); }
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     auto text = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -94,6 +94,7 @@ int run(int argc, char** argv) {
   add_predict_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_report_command(app, exit_code);
+  add_reproduce_command(app, exit_code);
   add_info_command(app, exit_code);
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {

@@ -10,19 +10,15 @@
 #include "commands.h"
 #include "io/printable.h"
 #include "output.h"
+#include "padded.h"
 #include "report/named_runs.h"
 #include "run_options.h"
+#include "shell_word.h"
 
 namespace adaact::app {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// With spaces up to so many letters.
-std::string padded(const std::string& text, std::size_t width) {
-  const auto letters = letters_in(text);
-  return text + std::string(letters < width ? width - letters : 0, ' ');
-}
 
 /// A line for each run; what is not known yet is a dash.
 void print_table(const std::vector<NamedRun>& runs) {
@@ -40,21 +36,6 @@ void print_table(const std::vector<NamedRun>& runs) {
     }
     std::printf("  %8.1f\n", run.seconds());
   }
-}
-
-/// As a shell would take it back.
-std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-./=,:@%+") == std::string::npos;
-  if (plain && word.front() != '-') return word;
-  if (plain) return "./" + word;  // no option
-  std::string inside;
-  for (const char letter : word) {
-    if (letter == '\'') inside += "'\\'";  // out of the quotes, the letter, and back in below
-    inside += letter;
-  }
-  return "'" + inside + "'";
 }
 
 ordered_json to_json(const RunHistory& run) {

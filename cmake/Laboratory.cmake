@@ -6,7 +6,7 @@ find_package(Threads REQUIRED)
 
 file(GLOB ADAACT_DATA_SOURCES CONFIGURE_DEPENDS src/data/*.cpp)
 file(GLOB ADAACT_LAB_SOURCES CONFIGURE_DEPENDS
-  src/models/*.cpp src/train/*.cpp src/report/*.cpp)
+  src/models/*.cpp src/train/*.cpp src/report/*.cpp src/experiments/*.cpp)
 
 # The room of data by itself, so that its threads can be tested without building the others.
 add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})

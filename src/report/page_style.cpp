@@ -34,6 +34,7 @@ h3 { margin: 0; font-size: 1rem; line-height: 1.4; }
 p { margin: 0 0 1rem; max-width: 46rem; }
 a { color: var(--link); }
 .lead { color: var(--muted); font-size: 1.1rem; }
+.notice { padding: .7rem 1rem; border-left: .3rem solid #b86e00; background: var(--tint); border-radius: .3rem; }
 .note, figcaption { color: var(--muted); font-size: .875rem; }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .875em; }
 pre { margin: 0 0 1rem; padding: .75rem 1rem; background: var(--tint); border-radius: .5rem; white-space: pre-wrap; }

@@ -1,0 +1,314 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <adaact/data/datasets.h>
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "experiments/carry_out.h"
+#include "experiments/cost.h"
+#include "experiments/departures.h"
+#include "experiments/experiment.h"
+#include "experiments/experiment_page.h"
+#include "experiments/kept_results.h"
+#include "experiments/run_shelf.h"
+#include "io/near_miss.h"
+#include "io/printable.h"
+#include "output.h"
+#include "padded.h"
+#include "progress.h"
+#include "report/mean_and_error.h"
+#include "run_options.h"
+#include "shell_word.h"
+
+namespace adaact::app {
+namespace {
+
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct ReproduceArguments {
+  std::string name;
+  ExperimentForm form;
+  Machine machine;
+  std::string data_dir;
+  std::string out = "reproduction";
+  std::vector<std::string> from;
+  std::string keep;
+  bool list = false;
+  OutputOptions output;
+};
+
+// The list.
+
+struct ListedCost {
+  Cost two_cores;
+  Cost gpu;
+  Cost quick;  // on two cores
+};
+
+ListedCost costs_of(const Experiment& experiment) {
+  ExperimentForm quick;
+  quick.quick = true;
+  const auto plan = experiment.plan({});
+  return {estimate_cost(plan, CostOn::TwoCores), estimate_cost(plan, CostOn::Gpu),
+          estimate_cost(experiment.plan(quick), CostOn::TwoCores)};
+}
+
+void print_list() {
+  std::printf("%-24s%-15s%-15s%-15s%s\n", "name", "two cores", "H200", "--quick", "shows");
+  for (const auto* experiment : experiments()) {
+    const auto cost = costs_of(*experiment);
+    const auto line = padded(experiment->name(), 24) + padded(cost_text(cost.two_cores), 15) +
+                      padded(cost_text(cost.gpu), 15) + padded(cost_text(cost.quick), 15) +
+                      experiment->shows();
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+ordered_json list_as_json() {
+  auto list = ordered_json::array();
+  for (const auto* experiment : experiments()) {
+    const auto cost = costs_of(*experiment);
+    list.push_back({{"name", experiment->name()},
+                    {"title", experiment->title()},
+                    {"shows", experiment->shows()},
+                    {"two_cores", cost_text(cost.two_cores)},
+                    {"h200", cost_text(cost.gpu)},
+                    {"quick", cost_text(cost.quick)}});
+  }
+  return list;
+}
+
+// What came out.
+
+/// The runs of one line: all but their seeds is the same.
+struct SeedGroup {
+  std::string dataset;
+  std::string model;
+  std::string series;
+  std::vector<double> top1;  // fractions
+  std::vector<double> seconds;
+};
+
+std::vector<SeedGroup> groups_of(const Found& found) {
+  std::vector<SeedGroup> groups;
+  for (const auto& run : found.runs) {
+    if (!run.history) continue;
+    const auto& config = run.planned.config;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const SeedGroup& each) {
+      return each.dataset == config.dataset && each.model == config.model &&
+             each.series == run.planned.series;
+    });
+    if (group == groups.end()) {
+      group = groups.insert(group, {config.dataset, config.model, run.planned.series, {}, {}});
+    }
+    const auto& last = run.history->epochs.back();
+    group->top1.push_back(last.test.top1);
+    group->seconds.push_back(last.seconds);
+  }
+  return groups;
+}
+
+void print_runs(const Found& found) {
+  const auto groups = groups_of(found);
+  if (groups.empty()) return;
+  std::printf("%-14s%-12s%-22s%5s  %-16s%8s\n", "data", "model", "series", "seeds", "test top-1",
+              "seconds");
+  for (const auto& group : groups) {
+    const auto top1 = mean_and_error(group.top1);
+    char accuracy[40];
+    if (std::isnan(top1.standard_error)) {
+      std::snprintf(accuracy, sizeof(accuracy), "%.2f %%", 100.0 * top1.mean);
+    } else {
+      std::snprintf(accuracy, sizeof(accuracy), "%.2f ± %.2f %%", 100.0 * top1.mean,
+                    100.0 * top1.standard_error);
+    }
+    std::printf("%-14s%-12s%s%5zu  %s%8.1f\n", group.dataset.c_str(), group.model.c_str(),
+                padded(printable(group.series), 22).c_str(), group.top1.size(),
+                padded(accuracy, 16).c_str(), mean_and_error(group.seconds).mean);
+  }
+}
+
+void print_findings(const std::vector<Finding>& findings) {
+  if (findings.empty()) return;
+  std::printf("\nwhat the paper says, and what was measured:\n");
+  for (const auto& finding : findings) {
+    std::printf("%-10s %s\n           %s\n", verdict_text(finding.verdict).c_str(),
+                finding.claim.c_str(), finding.measured.c_str());
+  }
+}
+
+// The work.
+
+void check_dataset(const std::string& dataset) {
+  const auto known = dataset_names();
+  const bool is_known = std::find(known.begin(), known.end(), dataset) != known.end();
+  TORCH_CHECK(dataset.empty() || is_known, "adaact: there is no data set '", dataset, "'",
+              did_you_mean(dataset, known), "; adaact info lists them");
+}
+
+std::set<std::string> datasets_of(const ExperimentPlan& plan) {
+  std::set<std::string> datasets;
+  for (const auto& run : plan.runs) datasets.insert(run.config.dataset);
+  for (const auto& measurement : plan.measurements) {
+    if (measurement.setting.contains("dataset")) {
+      datasets.insert(measurement.setting.at("dataset").get<std::string>());
+    }
+  }
+  return datasets;
+}
+
+/// The folder of the one data set; where there are several, it holds a folder of each.
+void set_data_dirs(const ReproduceArguments& arguments, const ExperimentPlan& plan,
+                   Machine& machine) {
+  if (arguments.data_dir.empty()) return;
+  const auto datasets = datasets_of(plan);
+  const fs::path data_dir = arguments.data_dir;
+  for (const auto& dataset : datasets) {
+    machine.data_dirs[dataset] =
+        datasets.size() == 1 ? arguments.data_dir : (data_dir / dataset).string();
+  }
+}
+
+/// What was carried out before; nothing the first time.
+RunShelf shelf_of(const ReproduceArguments& arguments) {
+  std::vector<fs::path> folders{arguments.from.begin(), arguments.from.end()};
+  if (folders.empty() && fs::exists(arguments.out)) folders.emplace_back(arguments.out);
+  return RunShelf(folders);
+}
+
+CarryOutResult carry_out_missing(const ReproduceArguments& arguments, const ExperimentPlan& plan) {
+  const auto verbosity = arguments.output.verbosity();
+  CarryOutOptions options;
+  options.machine = arguments.machine;
+  if (use_available_device(options.machine)) options.machine.deterministic = false;
+  set_data_dirs(arguments, plan, options.machine);
+  options.folder = arguments.out;
+  options.make_callback = [verbosity] { return make_progress(verbosity); };
+  options.on_progress = [verbosity](const std::string& line) {
+    say(verbosity, line);
+    std::fflush(stdout);
+  };
+  options.on_message = print_notice;
+  auto shelf = shelf_of(arguments);
+  return carry_out(plan, shelf, options);
+}
+
+std::string command_of(const ReproduceArguments& arguments) {
+  auto command = "adaact reproduce " + shell_word(arguments.name);
+  const auto add = [&](const std::string& option, const std::string& value) {
+    command += " " + option + " " + shell_word(value);
+  };
+  if (arguments.form.quick) command += " --quick";
+  if (!arguments.form.dataset.empty()) add("--dataset", arguments.form.dataset);
+  std::string seeds;
+  for (const auto seed : arguments.form.seeds) {
+    seeds += (seeds.empty() ? "" : ",") + std::to_string(seed);
+  }
+  if (!seeds.empty()) add("--seeds", seeds);
+  for (const auto& folder : arguments.from) add("--from", folder);
+  if (arguments.from.empty()) {
+    add("--device", arguments.machine.device);
+    add("--precision", arguments.machine.precision);
+    add("--memory-format", arguments.machine.memory_format);
+  }
+  add("--out", arguments.out);
+  return command;
+}
+
+int reproduce(const ReproduceArguments& arguments) {
+  const auto verbosity = arguments.output.verbosity();
+  if (verbosity == Verbosity::Quiet) silence_notices();
+  const auto& experiment = experiment_named(arguments.name);
+  check_dataset(arguments.form.dataset);
+  const auto plan = experiment.plan(arguments.form);
+
+  CarryOutResult result;
+  if (arguments.from.empty()) result = carry_out_missing(arguments, plan);
+  if (result.signal != 0) {
+    say(verbosity, "interrupted; all is saved, and the same command goes on");
+    return 128 + result.signal;
+  }
+
+  auto shelf = shelf_of(arguments);
+  const auto found = shelf.find_all(plan);
+  for (const auto& message : shelf.messages()) print_notice(message);
+  const auto page = fs::path(arguments.out) / (experiment.name() + ".html");
+  write_experiment_page(
+      experiment, arguments.form, found, page,
+      {command_of(arguments), {{"adaact", ADAACT_VERSION}, {"LibTorch", TORCH_VERSION}}});
+  if (!arguments.keep.empty()) {
+    for (const auto& message : keep(found, arguments.keep)) print_notice(message);
+  }
+
+  if (verbosity == Verbosity::Normal) {
+    print_runs(found);
+    const bool is_papers = departures_from_paper(experiment, arguments.form).empty();
+    if (is_papers) print_findings(experiment.findings(found));
+    std::printf("the page is in %s\n", page.c_str());
+  }
+  if (verbosity == Verbosity::Json) print_json(experiment.to_json(found));
+  for (const auto& failure : result.failures) print_message(failure);
+  return result.failures.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_reproduce_command(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<ReproduceArguments>();
+  auto& form = arguments->form;
+  auto& machine = arguments->machine;
+  auto* command = app.add_subcommand("reproduce", "Carry out a figure or a table of the paper");
+
+  command->add_option("name", arguments->name, "Of the experiment; --list shows them");
+  command->add_flag("--list", arguments->list, "Show what there is and what it costs");
+  command->add_flag("--quick", form.quick, "In minutes on two cores; not the paper's setting");
+  command->add_option("--dataset", form.dataset, "In place of the paper's");
+  command->add_option("--seeds", form.seeds, "As 0,1,2")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(not_negative());
+  add_option(*command, "--out", arguments->out, "Folder of the page and of what is trained");
+  command
+      ->add_option("--from", arguments->from,
+                   "Folders with runs: draw what is there, train nothing")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--keep", arguments->keep, "Folder for the small files of what is there");
+
+  command->add_option("--data-dir", arguments->data_dir,
+                      "Where the data are; of several, their folders");
+  add_option(*command, "--device", machine.device, "cpu, cuda or cuda:N");
+  add_option(*command, "--precision", machine.precision, "fp32, tf32 or bf16");
+  add_option(*command, "--memory-format", machine.memory_format, "contiguous or channels-last");
+  command->add_flag("--deterministic", machine.deterministic, "On a GPU, where it costs time");
+  add_option(*command, "--threads", machine.threads, "Threads that compute; 0: one for each core");
+  add_option(*command, "--workers", machine.workers, "Threads that prepare data");
+  add_output_options(*command, arguments->output);
+
+  command->callback([arguments, command, &exit_code] {
+    for (const char* of_training : {"--data-dir", "--device", "--precision", "--memory-format",
+                                    "--deterministic", "--threads", "--workers"}) {
+      if (command->count("--from") > 0 && command->count(of_training) > 0) {
+        throw CLI::ExcludesError("--from", of_training);
+      }
+    }
+    if (arguments->list) {
+      arguments->output.json ? print_json(list_as_json()) : print_list();
+      exit_code = 0;
+      return;
+    }
+    if (arguments->name.empty()) throw CLI::RequiredError("the name of an experiment, or --list,");
+    exit_code = reproduce(*arguments);
+  });
+}
+
+}  // namespace adaact::app

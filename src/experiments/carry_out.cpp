@@ -1,0 +1,145 @@
+#include "experiments/carry_out.h"
+
+#include <algorithm>
+#include <set>
+
+#include <adaact/data/datasets.h>
+#include <adaact/train/training_run.h>
+#include <c10/util/Exception.h>
+
+#include "experiments/error_text.h"
+#include "experiments/measurement_files.h"
+#include "experiments/on_machine.h"
+#include "experiments/run_key.h"
+#include "train/interrupt.h"
+#include "train/run_file_names.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Ends a measurement from within.
+struct Interrupted {};
+
+class Workshop {
+ public:
+  Workshop(const ExperimentPlan& plan, RunShelf& shelf, const CarryOutOptions& options)
+      : shelf_(shelf), options_(options) {
+    for (const auto& run : plan.runs) {
+      if (!shelf_.find(run)) missing_runs_.push_back(run);
+    }
+    for (const auto& measurement : plan.measurements) {
+      if (shelf_.find(measurement)) continue;
+      missing_measurements_.push_back(measurement);
+      if (measurement.of_run) need_model_of(*measurement.of_run);
+    }
+    check_runs();
+  }
+
+  CarryOutResult work() {
+    const InterruptGuard interrupts;  // also between two runs
+    const auto pieces = std::to_string(missing_runs_.size() + missing_measurements_.size());
+    std::size_t piece = 0;
+    const auto announce = [&](const std::string& name) {
+      options_.on_progress(std::to_string(++piece) + " of " + pieces + ": " + name);
+    };
+    for (const auto& run : missing_runs_) {
+      if (InterruptGuard::received() != 0) break;
+      announce(run.series + ", " + folder_name(run));
+      attempt(folder_name(run), [&] { train(run); });
+    }
+    for (const auto& measurement : missing_measurements_) {
+      if (InterruptGuard::received() != 0) break;
+      announce(measurement.series + ", " + folder_name(measurement));
+      attempt(folder_name(measurement), [&] { measure(measurement); });
+    }
+    result_.signal = InterruptGuard::received();
+    return result_;
+  }
+
+ private:
+  void need_model_of(const PlannedRun& run) {
+    if (!shelf_.find_model(run).empty()) return;
+    const auto name = folder_name(run);
+    const bool planned =
+        std::any_of(missing_runs_.begin(), missing_runs_.end(),
+                    [&](const PlannedRun& other) { return folder_name(other) == name; });
+    if (planned) return;
+    if (shelf_.find(run)) {
+      options_.on_message(name + " is there without its model, which is needed: trained again");
+    }
+    missing_runs_.push_back(run);
+  }
+
+  /// Hours of training should not end at an option that is wrong, or at a data set that was never there.
+  void check_runs() const {
+    std::set<std::string> datasets;
+    for (const auto& run : missing_runs_) {
+      auto config = on_machine(run.config, options_.machine);
+      config.resolve();
+      if (!datasets.insert(config.dataset).second) continue;
+      DatasetOptions one_image;
+      one_image.data_dir = config.data_dir;
+      one_image.split = Split::Test;
+      one_image.limit = 1;
+      open_dataset(config.dataset, one_image);
+    }
+  }
+
+  fs::path folder_of(const PlannedRun& run) const {
+    return options_.folder / "runs" / folder_name(run);
+  }
+
+  void attempt(const std::string& name, const std::function<void()>& piece) {
+    try {
+      piece();
+    } catch (const Interrupted&) {
+      return;  // work() sees the signal too
+    } catch (const std::exception& error) {
+      result_.failures.push_back(name + ": " + error_text(error));
+    }
+  }
+
+  void train(const PlannedRun& run) const {
+    RunSettings settings;
+    settings.resume = true;
+    settings.workers = options_.machine.workers;
+    settings.activation_variances = run.activation_variances;
+    settings.on_message = options_.on_message;
+    const auto callback = options_.make_callback();
+    TrainingRun(on_machine(run.config, options_.machine), folder_of(run), settings).run(*callback);
+  }
+
+  void measure(const PlannedMeasurement& measurement) const {
+    fs::path model;
+    if (measurement.of_run) {
+      model = folder_of(*measurement.of_run) / kModelFile;
+      if (!fs::exists(model)) model = shelf_.find_model(*measurement.of_run);
+      TORCH_CHECK(!model.empty(), "the run that it is of has no model");
+    }
+    const auto progress = [this](const std::string& line) {
+      if (InterruptGuard::received() != 0) throw Interrupted();
+      options_.on_progress(line);
+    };
+    const auto measured = measurement.measure(options_.machine, model, progress);
+    write_measurement(options_.folder / "measurements" / folder_name(measurement), measurement,
+                      measured);
+  }
+
+  RunShelf& shelf_;
+  const CarryOutOptions& options_;
+  std::vector<PlannedRun> missing_runs_;
+  std::vector<PlannedMeasurement> missing_measurements_;
+  CarryOutResult result_;
+};
+
+}  // namespace
+
+CarryOutResult carry_out(const ExperimentPlan& plan, RunShelf& shelf,
+                         const CarryOutOptions& options) {
+  TORCH_CHECK(plan.obstacle.empty(), "adaact: this cannot be carried out: ", plan.obstacle);
+  return Workshop(plan, shelf, options).work();
+}
+
+}  // namespace adaact

@@ -1,0 +1,90 @@
+#include "experiments/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "report/format.h"
+
+namespace adaact {
+namespace {
+
+/// Of a training step with SGD or AdaAct, which differ by less than these numbers are good for.
+struct StepTime {
+  double milliseconds;
+  double images;  // of the batch
+};
+
+/// Two cores of an AMD EPYC virtual machine, LibTorch 1.13.1, float32: docs/benchmarks.md.
+const std::map<std::string, StepTime>& times_on_two_cores() {
+  static const std::map<std::string, StepTime> times{{"lenet5", {9.8, 128}},
+                                                     {"resnet20", {264, 128}}};
+  return times;
+}
+
+/// One NVIDIA H200, LibTorch 2.11, steps in CUDA graphs: results/gpu-bench, bf16 and channels-last; LeNet-5
+/// in float32 with activation variances, from its runs in results.
+const std::map<std::string, StepTime>& times_on_gpu() {
+  static const std::map<std::string, StepTime> times{{"lenet5", {0.56, 128}},
+                                                     {"resnet20", {1.82, 128}},
+                                                     {"resnet34", {4.95, 128}},
+                                                     {"densenet121", {17.1, 128}},
+                                                     {"vit_small", {54.7, 256}}};
+  return times;
+}
+
+/// To SGD's time. On a GPU the two that are slower are not captured in a graph, and how long they take
+/// was not measured.
+std::optional<double> ratio_of(const std::string& optimizer, CostOn machine) {
+  if (optimizer != "foof" && optimizer != "kfac") return 1.0;
+  if (machine == CostOn::Gpu) return std::nullopt;
+  return optimizer == "foof" ? 1.6 : 1.7;  // docs/benchmarks.md
+}
+
+/// Images that it sees; nothing of a data set whose size nobody knows.
+std::optional<double> images_in(const RunConfig& config) {
+  static const std::map<std::string, std::int64_t> sizes{
+      {"cifar10", 50'000}, {"cifar100", 50'000}, {"fashion-mnist", 60'000}, {"mnist", 60'000}};
+  const auto size = sizes.find(config.dataset);
+  if (size == sizes.end()) return std::nullopt;
+  const auto images =
+      config.limit_train == 0 ? size->second : std::min(size->second, config.limit_train);
+  return static_cast<double>(images * config.epochs);
+}
+
+std::optional<double> seconds_of(const RunConfig& config, CostOn machine) {
+  const auto& times = machine == CostOn::Gpu ? times_on_gpu() : times_on_two_cores();
+  const auto step = times.find(config.model);
+  const auto ratio = ratio_of(config.optimizer, machine);
+  const auto images = images_in(config);
+  if (step == times.end() || !ratio || !images) return std::nullopt;
+  return *images / step->second.images * step->second.milliseconds / 1000.0 * *ratio;
+}
+
+/// Two digits are more than is known.
+std::string rough_duration(double seconds) {
+  if (seconds < 60.0) return rounded(std::max(1.0, std::round(seconds))) + " s";
+  if (seconds < 3600.0) return rounded(std::round(seconds / 60.0)) + " min";
+  if (seconds < 86400.0) return rounded(std::round(seconds / 3600.0)) + " h";
+  return rounded(std::round(seconds / 86400.0)) + " days";
+}
+
+}  // namespace
+
+Cost estimate_cost(const ExperimentPlan& plan, CostOn machine) {
+  Cost cost;
+  for (const auto& run : plan.runs) {
+    const auto seconds = seconds_of(run.config, machine);
+    cost.seconds += seconds.value_or(0.0);
+    cost.is_all = cost.is_all && seconds.has_value();
+  }
+  return cost;
+}
+
+std::string cost_text(const Cost& cost) {
+  if (cost.seconds == 0.0) return kNothing;
+  return (cost.is_all ? "about " : "over ") + rough_duration(cost.seconds);
+}
+
+}  // namespace adaact

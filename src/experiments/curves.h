@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <adaact/report/run_history.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/experiment.h"
+#include "report/page.h"
+#include "report/plot.h"
+
+namespace adaact {
+
+// What figures that compare training runs have in common.
+
+/// The runs that a legend calls by one name: one for each seed.
+struct RunSeries {
+  std::string name;
+  std::size_t style = 0;                // in plots
+  std::vector<const RunHistory*> runs;  // those that are there
+};
+
+/// In the order of the plan. `found` must outlive them.
+std::vector<RunSeries> series_of(const Found& found);
+const RunSeries& series_named(const std::string& name, const std::vector<RunSeries>& all);
+
+enum class ImageSet : std::uint8_t { Train, Test };
+
+/// An axis that counts epochs from the beginning of training.
+Axis epoch_axis();
+/// Top-1 after each epoch, the mean of the seeds.
+Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
+
+// Test accuracy as a fraction, the mean of the seeds; NaN where there is no run.
+double final_top1(const RunSeries& series);
+double best_top1(const RunSeries& series);
+/// Of the first tenth of the epochs, the mean: higher where training converges faster.
+double early_top1(const RunSeries& series);
+
+/// The first epoch, counted from 1, whose loss is not finite: from there on the run is lost.
+std::optional<std::int64_t> epoch_of_divergence(const RunHistory& run);
+/// "diverged in epoch 3", "not carried out yet"; empty where all is well.
+std::string state_of(const RunSeries& series);
+
+/// Its line in the plots, its name and its state.
+Cell series_cell(const RunSeries& series);
+/// Final and best test accuracy, with standard errors where there are several seeds.
+Table accuracy_table(const std::vector<RunSeries>& all);
+nlohmann::ordered_json accuracy_json(const RunSeries& series);
+
+/// "AdaAct 68.31 %, SGD 10.00 % (diverged in epoch 3)": one of the accuracies above.
+std::string accuracy_list(const std::vector<RunSeries>& all, double (*accuracy)(const RunSeries&));
+/// 0.0123 as "1.23 points".
+std::string points(double fraction);
+
+/// Accuracies that are closer than this are not called different: seeds alone differ as much.
+inline constexpr double kSmallestDifference = 0.003;
+
+/// On a claim that one accuracy is higher than another. Open where they are too close.
+Finding::Verdict verdict_on_lead(double higher, double lower);
+/// Of an open verdict on a lead: why it is open. Else empty.
+std::string too_close(Finding::Verdict verdict);
+
+/// The same claims, all of them open, while runs are missing.
+std::vector<Finding> open_until_complete(const Found& found, std::vector<Finding> findings);
+
+}  // namespace adaact

@@ -1,0 +1,157 @@
+#include <algorithm>
+
+#include "experiments/catalog.h"
+#include "experiments/curves.h"
+#include "experiments/paper_runs.h"
+#include "report/format.h"
+#include "report/palette.h"
+
+namespace adaact {
+namespace {
+
+std::string series_name(const std::string& optimizer, bool batchnorm) {
+  return optimizer_title(optimizer) + (batchnorm ? "" : " without BN");
+}
+
+PlannedRun resnet_run(const std::string& optimizer, bool batchnorm, const ExperimentForm& form,
+                      std::uint64_t seed) {
+  PlannedRun run;
+  run.series = series_name(optimizer, batchnorm);
+  run.config = paper_run(optimizer, "resnet20", dataset_of(form, "cifar10"), seed);
+  run.config.batchnorm = batchnorm;
+  if (form.quick) shrink(run.config);
+  return run;
+}
+
+/// One optimizer with batch normalization and without it.
+struct Removal {
+  RunSeries with;
+  RunSeries without;
+
+  double drop() const { return final_top1(with) - final_top1(without); }
+};
+
+/// In plots an optimizer has one colour, with dashes where there is no batch normalization.
+Removal removal_of(const std::string& optimizer, std::size_t colour,
+                   const std::vector<RunSeries>& all) {
+  Removal removal{series_named(series_name(optimizer, true), all),
+                  series_named(series_name(optimizer, false), all)};
+  removal.with.style = colour;
+  removal.without.style = colour + kSeriesColours.size();
+  return removal;
+}
+
+struct Removals {
+  Removal adaact;
+  Removal sgd;
+
+  std::vector<RunSeries> series() const {
+    return {adaact.with, adaact.without, sgd.with, sgd.without};
+  }
+};
+
+Removals removals_of(const Found& found) {
+  const auto all = series_of(found);
+  return {removal_of("adaact", 0, all), removal_of("sgd", 1, all)};
+}
+
+Table removal_table(const Removals& removals) {
+  Table table{
+      "Final test accuracy with batch normalization and without", {{text("Optimizer"), ""}}, {}};
+  for (const char* heading : {"With BN", "Without BN", "Lost by the removal"}) {
+    table.heading.push_back({text(heading), "number"});
+  }
+  for (const auto& removal : {removals.adaact, removals.sgd}) {
+    auto row = std::vector<Cell>{{text(removal.with.name), ""}};
+    for (const auto& series : {removal.with, removal.without}) {
+      auto content = text(percent(final_top1(series)));
+      const auto state = state_of(series);
+      if (!state.empty()) content += element("span", {{"class", "state"}}, text(state));
+      row.push_back({content, "number"});
+    }
+    row.push_back({text(points(removal.drop())), "number"});
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
+std::string drops(const Removals& removals) {
+  return "AdaAct loses " + points(removals.adaact.drop()) + ", SGD " + points(removals.sgd.drop()) +
+         ": " + accuracy_list(removals.series(), final_top1) + ".";
+}
+
+Finding both_lose(const Removals& removals) {
+  const auto verdict = verdict_on_lead(std::min(removals.adaact.drop(), removals.sgd.drop()), 0.0);
+  return {"Without batch normalization both AdaAct and SGD lose test accuracy.",
+          drops(removals) + too_close(verdict), verdict};
+}
+
+Finding adaact_loses_less(const Removals& removals) {
+  const auto verdict = verdict_on_lead(removals.sgd.drop(), removals.adaact.drop());
+  return {"AdaAct loses less than SGD when batch normalization is removed.",
+          drops(removals) + too_close(verdict), verdict};
+}
+
+Finding adaact_is_better(const Removals& removals) {
+  const auto& adaact = removals.adaact.without;
+  const auto& sgd = removals.sgd.without;
+  const auto verdict = verdict_on_lead(final_top1(adaact), final_top1(sgd));
+  return {"Without batch normalization AdaAct has a higher test accuracy than SGD.",
+          accuracy_list({adaact, sgd}, final_top1) + "." + too_close(verdict), verdict};
+}
+
+class FigNoBatchnorm : public Experiment {
+ public:
+  std::string name() const override { return "fig-no-batchnorm"; }
+  std::string title() const override { return "Figure 6: without batch normalization"; }
+  std::string shows() const override {
+    return "test accuracy of ResNet-20 with and without batch normalization: AdaAct, SGD";
+  }
+
+  ExperimentPlan plan(const ExperimentForm& form) const override {
+    ExperimentPlan plan;
+    for (const char* optimizer : {"adaact", "sgd"}) {
+      for (const bool batchnorm : {true, false}) {
+        for (const auto seed : seeds_of(form, {0})) {
+          plan.runs.push_back(resnet_run(optimizer, batchnorm, form, seed));
+        }
+      }
+    }
+    return plan;
+  }
+
+  void draw(const Found& found, Page& page) const override {
+    const auto removals = removals_of(found);
+    page.add_paragraph(
+        "The same network, settings and learning rates with batch normalization (BN) and without "
+        "it. A run whose loss is no longer finite has diverged: its accuracy is that of guessing.");
+    page.add_figures({page.figure(accuracy_plot(removals.series(), ImageSet::Test),
+                                  "no_batchnorm_test_accuracy", "After each epoch.")});
+    page.add_table(removal_table(removals));
+    page.add_table(accuracy_table(removals.series()));
+  }
+
+  std::vector<Finding> findings(const Found& found) const override {
+    const auto removals = removals_of(found);
+    return open_until_complete(
+        found, {both_lose(removals), adaact_loses_less(removals), adaact_is_better(removals)});
+  }
+
+  nlohmann::ordered_json to_json(const Found& found) const override {
+    const auto removals = removals_of(found);
+    auto json = nlohmann::ordered_json::array();
+    for (const auto& series : removals.series()) json.push_back(accuracy_json(series));
+    return {{"series", json},
+            {"lost_by_adaact", removals.adaact.drop()},
+            {"lost_by_sgd", removals.sgd.drop()}};
+  }
+};
+
+}  // namespace
+
+const Experiment& fig_no_batchnorm() {
+  static const FigNoBatchnorm experiment;
+  return experiment;
+}
+
+}  // namespace adaact

@@ -1,0 +1,93 @@
+#include "experiments/convergence.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "experiments/catalog.h"
+#include "support/errors.h"
+#include "support/made_up_found.h"
+#include "support/made_up_measurements.h"
+
+namespace {
+
+using namespace adaact::testing;
+using adaact::Finding;
+using adaact::IterationCurve;
+using adaact::Measured;
+
+TEST(Convergence, TheExponentOfAPowerIsFound) {
+  IterationCurve curve{{32, 64, 128, 256}, {}};
+  for (const auto horizon : curve.iterations) {
+    curve.values.push_back(3.0 * std::pow(static_cast<double>(horizon), -0.75));
+  }
+  EXPECT_NEAR(adaact::fitted_exponent(curve), -0.75, 1e-12);
+}
+
+TEST(Convergence, TheSmallestFactorTouchesTheCurveOnce) {
+  IterationCurve curve = adaact::corollary_rate({32, 64, 128});
+  curve.values[0] *= 0.5;
+  curve.values[1] *= 4.0;
+  EXPECT_DOUBLE_EQ(adaact::smallest_factor(curve), 4.0);
+}
+
+TEST(Convergence, TheSmallestGradientIsThatOfTheMean) {
+  const IterationCurve one{{16, 32, 48, 64}, {9.0, 1.0, 4.0, 6.0}};
+  const IterationCurve other{{16, 32, 48, 64}, {9.0, 9.0, 2.0, 6.0}};
+  const auto smallest = adaact::smallest_gradients({one, other});
+  EXPECT_EQ(smallest.minimum.iterations, (std::vector<std::int64_t>{32, 64}));
+  EXPECT_EQ(smallest.minimum.values, (std::vector<double>{5.0, 3.0}));
+  EXPECT_DOUBLE_EQ(smallest.standard_errors[0], 4.0);
+  EXPECT_DOUBLE_EQ(smallest.standard_errors[1], 1.0);
+}
+
+TEST(Convergence, AdaActObeysTheRate) {
+  std::vector<IterationCurve> curves;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    curves.push_back(adaact::squared_gradient_norms(1024, seed, say_nothing));
+  }
+  const auto minimum = adaact::smallest_gradients(curves).minimum;
+  EXPECT_EQ(minimum.iterations, (std::vector<std::int64_t>{32, 64, 128, 256, 512, 1024}));
+  EXPECT_LE(adaact::fitted_exponent(minimum),
+            adaact::fitted_exponent(adaact::corollary_rate(minimum.iterations)));
+}
+
+TEST(Convergence, TheSeedDecides) {
+  const auto once = adaact::squared_gradient_norms(64, 7, say_nothing);
+  EXPECT_EQ(once.values, adaact::squared_gradient_norms(64, 7, say_nothing).values);
+  const auto other = adaact::squared_gradient_norms(64, 8, say_nothing);
+  EXPECT_NE(once.values, other.values);
+  EXPECT_EQ(once.values.front(), other.values.front()) << "the start is the same";
+}
+
+/// Five seeds whose gradient norms fall like this power of t.
+std::vector<Measured> made_up_norms(double exponent) {
+  Measured measured;
+  for (const int t : {32, 64, 128}) {
+    measured.values["iterations"].push_back(t);
+    measured.values["squared_gradient_norms"].push_back(std::pow(t, exponent));
+  }
+  return std::vector<Measured>(5, measured);
+}
+
+TEST(ConvergenceExperiment, DrawsTheBoundBesideTheMeasurement) {
+  const auto& experiment = adaact::theory_convergence();
+  const auto html = drawn(experiment, found_measurements(experiment, made_up_norms(-1.0)));
+  EXPECT_TRUE(contains(html, "convergence.png"));
+  EXPECT_TRUE(contains(html, "is the smallest with which"));
+  EXPECT_TRUE(contains(html, "E is the mean: 5."));
+}
+
+TEST(ConvergenceExperiment, AgreesWhereTheMeasuredExponentIsNotAboveTheBounds) {
+  const auto& experiment = adaact::theory_convergence();
+  const auto verdict = [&](double exponent) {
+    return experiment.findings(found_measurements(experiment, made_up_norms(exponent)))
+        .at(0)
+        .verdict;
+  };
+  EXPECT_EQ(verdict(-0.5), Finding::Verdict::Agrees);
+  EXPECT_EQ(verdict(-0.1), Finding::Verdict::Disagrees);
+}
+
+}  // namespace

@@ -1,0 +1,42 @@
+#include "experiments/cost.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/paper_runs.h"
+
+namespace {
+
+using adaact::cost_text;
+using adaact::CostOn;
+using adaact::estimate_cost;
+using adaact::ExperimentPlan;
+using adaact::paper_run;
+
+ExperimentPlan plan_of(const std::string& optimizer, const std::string& model) {
+  ExperimentPlan plan;
+  plan.runs = {{"", paper_run(optimizer, model, "cifar10", 0), false}};
+  return plan;
+}
+
+TEST(Cost, IsThatOfTheSteps) {
+  const auto plan = plan_of("adaact", "resnet20");
+  EXPECT_NEAR(estimate_cost(plan, CostOn::TwoCores).seconds, 200 * 391 * 0.264, 100.0);
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::TwoCores)), "about 6 h");
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 2 min");
+}
+
+TEST(Cost, SaysWhereItDoesNotKnow) {
+  auto plan = plan_of("kfac", "resnet20");
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "–");
+  plan.runs.push_back(plan_of("adaact", "resnet20").runs.front());
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "over 2 min");
+  EXPECT_EQ(cost_text(estimate_cost({}, CostOn::TwoCores)), "–");
+}
+
+TEST(Cost, OfAQuickRunIsSeconds) {
+  auto plan = plan_of("adaact", "lenet5");
+  shrink(plan.runs.front().config);
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::TwoCores)), "about 4 s");
+}
+
+}  // namespace

@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include "experiments/catalog.h"
+#include "support/errors.h"
+#include "support/made_up_found.h"
+#include "support/made_up_variances.h"
+
+namespace {
+
+using adaact::ActivationVariance;
+using adaact::fig_activation_variance;
+using adaact::fig_bounded;
+using adaact::Found;
+using adaact::testing::add_run;
+using adaact::testing::add_variances;
+using adaact::testing::contains;
+using adaact::testing::drawn;
+using adaact::testing::history_with;
+using adaact::testing::kNaN;
+using adaact::testing::nothing_found;
+using Verdict = adaact::Finding::Verdict;
+
+constexpr std::size_t kConv2 = 1;
+constexpr std::size_t kFc2 = 3;
+
+Found twenty_epochs() {
+  auto found = nothing_found(fig_bounded());
+  auto run = history_with(std::vector<double>(20, 0.6));
+  add_variances(run, 0.4);
+  add_run(found, "AdaAct", run);
+  return found;
+}
+
+ActivationVariance& variance(Found& found, std::size_t epoch, std::size_t layer) {
+  return found.runs.front().history->epochs[epoch].activation_variances[layer];
+}
+
+TEST(FigBounded, IsMadeOfARunThatAnotherFigureHasToo) {
+  const auto plan = fig_bounded().plan({});
+  ASSERT_EQ(plan.runs.size(), 1U);
+  EXPECT_EQ(plan.runs[0].config.to_json(),
+            fig_activation_variance().plan({}).runs[0].config.to_json());
+  EXPECT_TRUE(plan.runs[0].activation_variances);
+}
+
+TEST(FigBounded, ShowsBoundsOfLayersAndOfSingleActivations) {
+  auto found = twenty_epochs();
+  variance(found, 5, kConv2).lowest_mean = 0.111;
+  variance(found, 6, kConv2).highest_mean = 2.22;
+  const auto page = drawn(fig_bounded(), found);
+  EXPECT_TRUE(contains(page,
+                       "<th scope=\"row\">conv2</th><td class=\"number\">0.111</td>"
+                       "<td class=\"number\">2.22</td><td class=\"number\">0.04</td>"
+                       "<td class=\"number\">4</td>"));
+  EXPECT_EQ(page.find("<th scope=\"row\">conv1</th>"), std::string::npos);
+  EXPECT_DOUBLE_EQ(fig_bounded().to_json(found).at("layers").at("conv2").at("lowest_layer_mean"),
+                   0.111);
+}
+
+TEST(FigBounded, AgreesWhereBoundsHold) {
+  for (const auto& finding : fig_bounded().findings(twenty_epochs())) {
+    EXPECT_EQ(finding.verdict, Verdict::Agrees) << finding.claim << finding.measured;
+  }
+}
+
+TEST(FigBounded, DeadActivationsSpeakAgainstTheAssumption) {
+  auto found = twenty_epochs();
+  variance(found, 7, kFc2).lowest = 0.0;
+  const auto findings = fig_bounded().findings(found);
+  EXPECT_EQ(findings[0].verdict, Verdict::Agrees) << "layer means are bounded all the same";
+  EXPECT_EQ(findings[1].verdict, Verdict::Disagrees);
+  EXPECT_TRUE(contains(findings[1].measured, "fc2 0 to 4"));
+  EXPECT_TRUE(contains(findings[1].measured, "In fc2 an activation was the same for all images"));
+  EXPECT_TRUE(contains(drawn(fig_bounded(), found), "<td class=\"number\">0</td>"));
+}
+
+TEST(FigBounded, OnePositionOfAConvolutionDecidesNothing) {
+  auto found = twenty_epochs();
+  variance(found, 7, kConv2).lowest = 0.0;
+  EXPECT_EQ(fig_bounded().findings(found)[1].verdict, Verdict::Agrees);
+}
+
+TEST(FigBounded, IsOpenWhereBoundsStillMoveAtTheEnd) {
+  auto found = twenty_epochs();
+  variance(found, 19, kFc2).highest_mean *= 2.0;
+  const auto finding = fig_bounded().findings(found).front();
+  EXPECT_EQ(finding.verdict, Verdict::Open);
+  EXPECT_TRUE(contains(finding.measured, "by more than 10 % in fc2"));
+}
+
+TEST(FigBounded, ARunThatDivergedHasNoBounds) {
+  auto found = twenty_epochs();
+  variance(found, 19, kFc2) = {"fc2.weight", kNaN, kNaN, kNaN, kNaN, kNaN, kNaN};
+  for (const auto& finding : fig_bounded().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Disagrees) << finding.claim;
+  }
+  EXPECT_TRUE(contains(drawn(fig_bounded(), found), "<td class=\"number\">–</td>"));
+}
+
+TEST(FigBounded, IsOpenWhileTheRunIsMissing) {
+  const auto found = nothing_found(fig_bounded());
+  EXPECT_TRUE(contains(drawn(fig_bounded(), found), "Nothing to show yet."));
+  for (const auto& finding : fig_bounded().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Open);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+
+#include "experiments/catalog.h"
+#include "support/errors.h"
+#include "support/made_up_found.h"
+
+namespace {
+
+using adaact::fig_no_batchnorm;
+using adaact::Found;
+using adaact::testing::add_run;
+using adaact::testing::contains;
+using adaact::testing::diverged_in;
+using adaact::testing::drawn;
+using adaact::testing::history_with;
+using adaact::testing::kNaN;
+using adaact::testing::nothing_found;
+using Verdict = adaact::Finding::Verdict;
+
+/// Of AdaAct and SGD, each 92 % with batch normalization.
+Found found_without(double adaact, double sgd) {
+  auto found = nothing_found(fig_no_batchnorm());
+  add_run(found, "AdaAct", history_with({0.5, 0.92}));
+  add_run(found, "SGD", history_with({0.5, 0.92}));
+  add_run(found, "AdaAct without BN", history_with({0.4, adaact}));
+  add_run(found, "SGD without BN", history_with({0.4, sgd}));
+  return found;
+}
+
+TEST(FigNoBatchnorm, TakesBatchNormalizationOutOfHalfOfItsRuns) {
+  const auto plan = fig_no_batchnorm().plan({});
+  ASSERT_EQ(plan.runs.size(), 4U);
+  for (const auto& run : plan.runs) {
+    const bool without = run.series.find("without BN") != std::string::npos;
+    EXPECT_EQ(run.config.batchnorm, !without) << run.series;
+    EXPECT_EQ(run.config.model, "resnet20");
+  }
+}
+
+TEST(FigNoBatchnorm, ShowsWhatTheRemovalCosts) {
+  const auto page = drawn(fig_no_batchnorm(), found_without(0.90, 0.87));
+  EXPECT_TRUE(contains(page,
+                       "<th scope=\"row\">SGD</th><td class=\"number\">92.00 %</td>"
+                       "<td class=\"number\">87.00 %</td><td class=\"number\">5.00 points</td>"));
+  EXPECT_NEAR(fig_no_batchnorm().to_json(found_without(0.90, 0.87)).at("lost_by_sgd"), 0.05, 1e-9);
+}
+
+TEST(FigNoBatchnorm, ComparesTheLosses) {
+  for (const auto& finding : fig_no_batchnorm().findings(found_without(0.90, 0.87))) {
+    EXPECT_EQ(finding.verdict, Verdict::Agrees) << finding.claim;
+    EXPECT_TRUE(contains(finding.measured, "AdaAct without BN 90.00 %"));
+  }
+  const auto reversed = fig_no_batchnorm().findings(found_without(0.87, 0.93));
+  for (const auto& finding : reversed) EXPECT_EQ(finding.verdict, Verdict::Disagrees);
+  const auto equal = fig_no_batchnorm().findings(found_without(0.90, 0.901));
+  EXPECT_EQ(equal[0].verdict, Verdict::Agrees);
+  EXPECT_EQ(equal[1].verdict, Verdict::Open);
+  EXPECT_EQ(equal[2].verdict, Verdict::Open);
+}
+
+TEST(FigNoBatchnorm, ShowsARunThatDiverged) {
+  auto found = found_without(0.90, 0.87);
+  found.runs[3].history = diverged_in(2, {0.2, 0.1});
+  EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), "diverged in epoch 2"));
+  const auto finding = fig_no_batchnorm().findings(found)[1];
+  EXPECT_EQ(finding.verdict, Verdict::Agrees);
+  EXPECT_TRUE(contains(finding.measured, "SGD without BN 10.00 % (diverged in epoch 2)"));
+}
+
+TEST(FigNoBatchnorm, SaysNothingWithoutAnAccuracy) {
+  auto found = found_without(0.90, 0.87);
+  found.runs[1].history = diverged_in(1, {kNaN, kNaN});
+  EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), "<td class=\"number\">–</td>"));
+  for (const auto& finding : fig_no_batchnorm().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Open) << finding.claim;
+  }
+}
+
+TEST(FigNoBatchnorm, IsOpenWhileRunsAreMissing) {
+  auto found = nothing_found(fig_no_batchnorm());
+  EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), "Nothing to show yet."));
+  add_run(found, "SGD", history_with({0.9}));
+  EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), "not carried out yet"));
+  for (const auto& finding : fig_no_batchnorm().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Open);
+  }
+}
+
+}  // namespace

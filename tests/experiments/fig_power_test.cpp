@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/catalog.h"
+#include "support/errors.h"
+#include "support/made_up_found.h"
+
+namespace {
+
+using adaact::fig_power;
+using adaact::Found;
+using adaact::testing::add_run;
+using adaact::testing::contains;
+using adaact::testing::diverged_in;
+using adaact::testing::drawn;
+using adaact::testing::history_with;
+using adaact::testing::nothing_found;
+using Verdict = adaact::Finding::Verdict;
+
+Found found_with(double square_root, double other_powers, double full) {
+  auto found = nothing_found(fig_power());
+  for (const char* series : {"p = 0.25", "p = 0.75", "p = 1"}) {
+    add_run(found, series, history_with({0.5, other_powers}));
+  }
+  add_run(found, "p = 0.5", history_with({0.5, square_root}));
+  add_run(found, "full covariance", history_with({0.5, full}));
+  return found;
+}
+
+TEST(FigPower, ChangesNothingButThePowerAndTheCovariance) {
+  const auto plan = fig_power().plan({});
+  ASSERT_EQ(plan.runs.size(), 5U);
+  const auto options = [&](std::size_t run) {
+    return nlohmann::json::parse(plan.runs[run].config.optimizer_options);
+  };
+  EXPECT_EQ(options(0).at("power"), 0.25);
+  EXPECT_EQ(options(3).at("power"), 1.0);
+  EXPECT_EQ(options(3).at("weight_decay"), 0.002);
+  EXPECT_EQ(options(4).at("covariance"), "full");
+  for (const auto& run : plan.runs) {
+    EXPECT_EQ(run.config.model, "resnet20");
+    auto config = run.config;
+    EXPECT_NO_THROW(config.resolve()) << run.series;
+  }
+}
+
+TEST(FigPower, ShowsAccuraciesInTheLegend) {
+  const auto page = drawn(fig_power(), found_with(0.925, 0.91, 0.92));
+  EXPECT_TRUE(contains(page, "p = 0.5: 92.50 %"));
+  EXPECT_TRUE(contains(page, "full covariance: 92.00 %"));
+  EXPECT_TRUE(contains(page, "refreshed every T_inv = 10 steps"));
+}
+
+TEST(FigPower, ComparesTheSquareRootWithTheOthers) {
+  const auto agreeing = fig_power().findings(found_with(0.925, 0.91, 0.92));
+  EXPECT_EQ(agreeing[0].verdict, Verdict::Agrees);
+  EXPECT_EQ(agreeing[1].verdict, Verdict::Agrees);
+  EXPECT_TRUE(contains(agreeing[1].measured, "The diagonal 92.50 %, the full matrix 92.00 %."));
+  const auto disagreeing = fig_power().findings(found_with(0.91, 0.915, 0.92));
+  EXPECT_EQ(disagreeing[0].verdict, Verdict::Disagrees);
+  EXPECT_EQ(disagreeing[1].verdict, Verdict::Disagrees);
+}
+
+TEST(FigPower, CallsSmallDifferencesNone) {
+  const auto findings = fig_power().findings(found_with(0.92, 0.919, 0.922));
+  for (const auto& finding : findings) {
+    EXPECT_EQ(finding.verdict, Verdict::Open);
+    EXPECT_TRUE(contains(finding.measured, "Less than 0.30 points apart"));
+  }
+}
+
+TEST(FigPower, ShowsARunThatDiverged) {
+  auto found = found_with(0.925, 0.91, 0.92);
+  found.runs[3].history = diverged_in(1, {0.1, 0.1});
+  EXPECT_TRUE(contains(drawn(fig_power(), found), "diverged in epoch 1"));
+  const auto finding = fig_power().findings(found).front();
+  EXPECT_EQ(finding.verdict, Verdict::Agrees);
+  EXPECT_TRUE(contains(finding.measured, "p = 1 10.00 % (diverged in epoch 1)"));
+}
+
+TEST(FigPower, IsOpenWhileRunsAreMissing) {
+  auto found = nothing_found(fig_power());
+  add_run(found, "p = 0.5", history_with({0.9}));
+  EXPECT_TRUE(contains(drawn(fig_power(), found), "not carried out yet"));
+  for (const auto& finding : fig_power().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Open);
+  }
+  const auto missing = fig_power().to_json(found).at("series").at(0);
+  EXPECT_EQ(missing.at("state"), "not carried out yet");
+}
+
+}  // namespace

@@ -1,0 +1,88 @@
+#include "experiments/run_key.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/paper_runs.h"
+
+namespace {
+
+using adaact::folder_name;
+using adaact::key_of;
+using adaact::paper_run;
+using adaact::PlannedMeasurement;
+using adaact::PlannedRun;
+using adaact::RunConfig;
+
+RunConfig example() { return paper_run("foof", "resnet20", "cifar10", 3); }
+
+TEST(RunKey, TheMachineIsNoPartOfIt) {
+  auto elsewhere = example();
+  elsewhere.device = "cuda:7";  // that is not there
+  elsewhere.precision = "bf16";
+  elsewhere.memory_format = "channels-last";
+  elsewhere.deterministic = true;
+  elsewhere.threads = 16;
+  elsewhere.data_dir = "/no/such/folder";
+  EXPECT_EQ(key_of(elsewhere), key_of(example()));
+}
+
+TEST(RunKey, WhateverIsComputedIs) {
+  auto with_other_option = example();
+  with_other_option.optimizer_options = R"({"lr": 0.06, "damping": 1})";
+  EXPECT_NE(key_of(with_other_option), key_of(example()));
+  auto of_other_seed = example();
+  of_other_seed.seed = 4;
+  EXPECT_NE(key_of(of_other_seed), key_of(example()));
+  auto without_batchnorm = example();
+  without_batchnorm.batchnorm = false;
+  EXPECT_NE(key_of(without_batchnorm), key_of(example()));
+}
+
+TEST(RunKey, AnOptionThatHasItsDefaultMayBeLeftOut) {
+  RunConfig short_form;
+  short_form.optimizer = "adam";
+  short_form.optimizer_options = R"({"lr": 0.001})";
+  auto whole_form = short_form;
+  whole_form.optimizer_options = R"({"betas": [0.9, 0.999], "lr": 1e-3, "eps": 1e-08})";
+  EXPECT_EQ(key_of(short_form), key_of(whole_form));
+}
+
+TEST(RunKey, OneIsOnePointZero) {
+  auto whole = example();
+  whole.optimizer_options = R"({"damping": 1})";
+  auto real = example();
+  real.optimizer_options = R"({"damping": 1.0})";
+  EXPECT_EQ(key_of(whole), key_of(real));
+}
+
+TEST(RunKey, ARunThatWasWrittenAndReadIsTheSame) {
+  auto resolved = example();
+  resolved.resolve();
+  const auto read = RunConfig::from_json(resolved.to_json(), "test");
+  EXPECT_EQ(key_of(read), key_of(example()));
+}
+
+// If one of these changes, an unfinished run begins anew in another folder. Finished ones are still
+// found: by their keys, not by their names.
+TEST(RunKey, FoldersHaveNamesThatLast) {
+  PlannedRun run{"FOOF", example(), false};
+  EXPECT_EQ(folder_name(run), "cifar10-resnet20-foof-seed3-0822900e");
+  run.activation_variances = true;
+  EXPECT_EQ(folder_name(run), "cifar10-resnet20-foof-seed3-0822900e-variances");
+  PlannedMeasurement measurement;
+  measurement.series = "p = 0.25, η/√v̂";
+  measurement.setting = {{"steps", 10}, {"dataset", "synthetic"}};
+  EXPECT_EQ(folder_name(measurement), "p-0-25-v-fd06f63c");
+}
+
+TEST(RunKey, OfAMeasurementTheOrderOfItsSettingDoesNotMatter) {
+  PlannedMeasurement one;
+  one.setting = {{"steps", 10}, {"dataset", "synthetic"}};
+  PlannedMeasurement other;
+  other.setting = {{"dataset", "synthetic"}, {"steps", 10}};
+  EXPECT_EQ(key_of(one), key_of(other));
+  other.of_run = PlannedRun{"AdaAct", example(), false};
+  EXPECT_NE(key_of(one), key_of(other));
+}
+
+}  // namespace

@@ -1,0 +1,210 @@
+#include "experiments/run_shelf.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "experiments/kept_results.h"
+#include "experiments/measurement_files.h"
+#include "experiments/run_key.h"
+#include "support/errors.h"
+#include "support/made_up_run.h"
+#include "support/run_files.h"
+#include "support/temporary_folder.h"
+
+namespace {
+
+using adaact::ExperimentPlan;
+using adaact::Found;
+using adaact::Measured;
+using adaact::PlannedMeasurement;
+using adaact::PlannedRun;
+using adaact::RunShelf;
+using adaact::testing::bytes_of;
+using adaact::testing::contains;
+using adaact::testing::error_of;
+using adaact::testing::MadeUpRun;
+using adaact::testing::metrics_of;
+using adaact::testing::TemporaryFolder;
+using adaact::testing::write_run;
+namespace fs = std::filesystem;
+
+PlannedRun planned_with_seed(std::uint64_t seed) {
+  PlannedRun planned;
+  planned.series = "AdaAct";
+  planned.config.seed = seed;
+  return planned;
+}
+
+/// Finished, on another machine.
+MadeUpRun run_of(const PlannedRun& planned) {
+  MadeUpRun run;
+  run.config = planned.config;
+  run.config.precision = "bf16";
+  run.config.data_dir = "/where/the/data/were";
+  return run;
+}
+
+PlannedMeasurement some_measurement() {
+  PlannedMeasurement planned;
+  planned.series = "rate";
+  planned.setting = {{"steps", 100}};
+  return planned;
+}
+
+Measured some_numbers() {
+  return {{{"slope", -0.5}}, {{"errors", torch::tensor({1.0, 0.5, 0.25})}}};
+}
+
+class RunShelfTest : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
+  RunShelf shelf() const { return RunShelf({folder_.path()}); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RunShelfTest, FindsFinishedRunsWhereverTheyAre) {
+  write_run(at("deep/down/here"), run_of(planned_with_seed(1)));
+  auto all = shelf();
+  const auto found = all.find(planned_with_seed(1));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->folder, at("deep/down/here"));
+  EXPECT_EQ(found->epochs.size(), 3U);
+  EXPECT_TRUE(found->steps.empty());
+  EXPECT_FALSE(all.find(planned_with_seed(2)));
+  EXPECT_TRUE(all.messages().empty());
+}
+
+TEST_F(RunShelfTest, LeavesOutWhatIsNotFinished) {
+  auto run = run_of(planned_with_seed(1));
+  run.config.epochs = 5;
+  run.finished = false;
+  write_run(at("run"), run);
+  auto planned = planned_with_seed(1);
+  planned.config.epochs = 5;
+  EXPECT_FALSE(shelf().find(planned));
+}
+
+TEST_F(RunShelfTest, LeavesOutWhatIsDamagedOrForeignAndSaysSo) {
+  write_run(at("a-damaged"), run_of(planned_with_seed(1)));
+  std::ofstream(at("a-damaged") / "metrics.jsonl") << "no JSON\n{}\n";
+  write_run(at("b-whole"), run_of(planned_with_seed(1)));
+  fs::create_directories(at("foreign"));
+  std::ofstream(at("foreign") / "config.json") << R"({"compiler": "cc"})";
+  fs::create_directories(at("measured"));
+  std::ofstream(at("measured") / "setting.json") << "{";
+  auto all = shelf();
+  EXPECT_EQ(all.find(planned_with_seed(1)).value().folder, at("b-whole"));
+  EXPECT_TRUE(all.find(planned_with_seed(1)));
+  ASSERT_EQ(all.messages().size(), 3U);
+  EXPECT_TRUE(contains(all.messages()[0], at("foreign").string() + " is left out: "));
+  EXPECT_TRUE(contains(all.messages()[1], "measured is left out: "));
+  EXPECT_TRUE(contains(all.messages()[2], "a-damaged is left out: "));
+}
+
+TEST_F(RunShelfTest, OfSeveralTakesTheFirstByPath) {
+  for (const char* name : {"c", "a", "b"}) write_run(at(name), run_of(planned_with_seed(1)));
+  EXPECT_EQ(shelf().find(planned_with_seed(1)).value().folder, at("a"));
+  RunShelf in_order({at("c"), at("b")});
+  EXPECT_EQ(in_order.find(planned_with_seed(1)).value().folder, at("c"));
+}
+
+TEST_F(RunShelfTest, WhereVariancesAreNeededARunWithoutThemWillNotDo) {
+  auto planned = planned_with_seed(1);
+  write_run(at("run"), run_of(planned));
+  planned.activation_variances = true;
+  EXPECT_FALSE(shelf().find(planned));
+}
+
+TEST_F(RunShelfTest, KnowsWhereTheModelIs) {
+  write_run(at("a"), run_of(planned_with_seed(1)));
+  write_run(at("b"), run_of(planned_with_seed(1)));
+  fs::remove(at("a") / "model.safetensors");
+  EXPECT_EQ(shelf().find_model(planned_with_seed(1)), at("b") / "model.safetensors");
+  EXPECT_EQ(shelf().find_model(planned_with_seed(2)), fs::path());
+}
+
+TEST_F(RunShelfTest, FindsMeasurements) {
+  write_measurement(at("measurements/rate"), some_measurement(), some_numbers());
+  auto all = shelf();
+  const auto found = all.find(some_measurement());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->values.at("slope"), -0.5);
+  EXPECT_TRUE(found->tensors.at("errors").equal(some_numbers().tensors.at("errors")));
+  auto other = some_measurement();
+  other.setting["steps"] = 200;
+  EXPECT_FALSE(all.find(other));
+}
+
+TEST_F(RunShelfTest, FindsAWholePlanInItsOrder) {
+  write_run(at("run"), run_of(planned_with_seed(2)));
+  ExperimentPlan plan;
+  plan.runs = {planned_with_seed(1), planned_with_seed(2)};
+  plan.measurements = {some_measurement()};
+  const auto found = shelf().find_all(plan);
+  ASSERT_EQ(found.runs.size(), 2U);
+  EXPECT_FALSE(found.runs[0].history);
+  EXPECT_TRUE(found.runs[1].history);
+  EXPECT_FALSE(found.measurements.at(0).measured);
+  EXPECT_FALSE(found.is_empty());
+  EXPECT_FALSE(found.is_complete());
+}
+
+TEST_F(RunShelfTest, AFolderThatIsNotThereIsAnError) {
+  EXPECT_TRUE(contains(error_of([&] { RunShelf({at("nothing")}); }),
+                       "there is no folder " + at("nothing").string()));
+}
+
+class KeptResultsTest : public RunShelfTest {
+ protected:
+  void SetUp() override {
+    auto run = run_of(planned_with_seed(1));
+    run.config.epochs = run.epochs;
+    planned_.config = run.config;
+    write_run(at("out/run"), run);
+    std::ofstream(at("out/run") / "environment.json") << "[]";
+    write_measurement(at("out/rate"), some_measurement(), some_numbers());
+    plan_.runs = {planned_};
+    plan_.measurements = {some_measurement()};
+  }
+  Found found_in(const std::string& name) const { return RunShelf({at(name)}).find_all(plan_); }
+  fs::path kept_run() const { return at("results") / folder_name(planned_); }
+
+  PlannedRun planned_;
+  ExperimentPlan plan_;
+};
+
+TEST_F(KeptResultsTest, AreSmallAndFoundAgain) {
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  EXPECT_TRUE(found_in("results").is_complete());
+  EXPECT_FALSE(fs::exists(kept_run() / "model.safetensors"));
+  EXPECT_EQ(bytes_of(kept_run() / "environment.json"), "[]");
+  EXPECT_EQ(metrics_of(kept_run()).size(), 3U);  // of 30 steps and 3 epochs
+  EXPECT_EQ(adaact::RunConfig::read(kept_run() / "config.json").data_dir, "");
+}
+
+TEST_F(KeptResultsTest, KeepingTheSameAgainChangesNothing) {
+  keep(found_in("out"), at("results"));
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  EXPECT_TRUE(keep(found_in("results"), at("results")).empty());
+}
+
+TEST_F(KeptResultsTest, WhatIsThereAndDiffersStays) {
+  keep(found_in("out"), at("results"));
+  const auto before = bytes_of(kept_run() / "metrics.jsonl");
+  auto better = run_of(planned_);
+  better.config.epochs = better.epochs;
+  better.top1_of_last_epoch = 0.9;
+  write_run(at("out/run"), better);
+  auto other_numbers = some_numbers();
+  other_numbers.tensors["errors"][0] = 2.0;
+  write_measurement(at("out/rate"), some_measurement(), other_numbers);
+  const auto messages = keep(found_in("out"), at("results"));
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_TRUE(contains(messages[0], "holds another result, which is left as it is"));
+  EXPECT_EQ(bytes_of(kept_run() / "metrics.jsonl"), before);
+}
+
+}  // namespace
