@@ -28,6 +28,7 @@
 #include "report/mean_and_error.h"
 #include "run_options.h"
 #include "shell_word.h"
+#include "train/timed_work.h"
 
 namespace adaact::app {
 namespace {
@@ -64,13 +65,12 @@ ListedCost costs_of(const Experiment& experiment) {
 }
 
 void print_list() {
-  std::printf("%-24s%-15s%-15s%-15s%s\n", "name", "two cores", "H200", "--quick", "shows");
+  std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200", "--quick, two cores");
   for (const auto* experiment : experiments()) {
     const auto cost = costs_of(*experiment);
-    const auto line = padded(experiment->name(), 24) + padded(cost_text(cost.two_cores), 15) +
-                      padded(cost_text(cost.gpu), 15) + padded(cost_text(cost.quick), 15) +
-                      experiment->shows();
-    std::printf("%s\n", line.c_str());
+    const auto line = padded(experiment->name(), 25) + padded(cost_text(cost.two_cores), 16) +
+                      padded(cost_text(cost.gpu), 16) + cost_text(cost.quick);
+    std::printf("%s\n  %s\n", line.c_str(), experiment->shows().c_str());
   }
 }
 
@@ -134,7 +134,7 @@ void print_runs(const Found& found) {
     }
     std::printf("%-14s%-12s%s%5zu  %s%8.1f\n", group.dataset.c_str(), group.model.c_str(),
                 padded(printable(group.series), 22).c_str(), group.top1.size(),
-                padded(accuracy, 16).c_str(), mean_and_error(group.seconds).mean);
+                padded(accuracy, 16).c_str(), median(group.seconds));
   }
 }
 

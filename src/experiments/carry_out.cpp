@@ -11,6 +11,7 @@
 #include "experiments/measurement_files.h"
 #include "experiments/on_machine.h"
 #include "experiments/run_key.h"
+#include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/run_file_names.h"
 
@@ -122,7 +123,8 @@ class Workshop {
       if (InterruptGuard::received() != 0) throw Interrupted();
       options_.on_progress(line);
     };
-    const auto measured = measurement.measure(options_.machine, model, progress);
+    auto measured = measurement.measure(options_.machine, model, progress);
+    measured.values[kEnvironment] = describe_environment(options_.machine.device);
     write_measurement(options_.folder / "measurements" / folder_name(measurement), measurement,
                       measured);
   }

@@ -34,9 +34,16 @@ const std::map<std::string, StepTime>& times_on_gpu() {
   return times;
 }
 
-/// To SGD's time. On a GPU the two that are slower are not captured in a graph, and how long they take
-/// was not measured.
-std::optional<double> ratio_of(const std::string& optimizer, CostOn machine) {
+bool has_full_covariance(const RunConfig& config) {
+  const auto options = nlohmann::json::parse(config.optimizer_options);
+  return options.value("covariance", "diagonal") == std::string("full");
+}
+
+/// To SGD's time. How long a full covariance takes was not measured, nor, on a GPU, the two that are not
+/// captured in a graph.
+std::optional<double> ratio_of(const RunConfig& config, CostOn machine) {
+  const auto& optimizer = config.optimizer;
+  if (has_full_covariance(config)) return std::nullopt;
   if (optimizer != "foof" && optimizer != "kfac") return 1.0;
   if (machine == CostOn::Gpu) return std::nullopt;
   return optimizer == "foof" ? 1.6 : 1.7;  // docs/benchmarks.md
@@ -56,7 +63,7 @@ std::optional<double> images_in(const RunConfig& config) {
 std::optional<double> seconds_of(const RunConfig& config, CostOn machine) {
   const auto& times = machine == CostOn::Gpu ? times_on_gpu() : times_on_two_cores();
   const auto step = times.find(config.model);
-  const auto ratio = ratio_of(config.optimizer, machine);
+  const auto ratio = ratio_of(config, machine);
   const auto images = images_in(config);
   if (step == times.end() || !ratio || !images) return std::nullopt;
   return *images / step->second.images * step->second.milliseconds / 1000.0 * *ratio;
@@ -66,7 +73,7 @@ std::optional<double> seconds_of(const RunConfig& config, CostOn machine) {
 std::string rough_duration(double seconds) {
   if (seconds < 60.0) return rounded(std::max(1.0, std::round(seconds))) + " s";
   if (seconds < 3600.0) return rounded(std::round(seconds / 60.0)) + " min";
-  if (seconds < 86400.0) return rounded(std::round(seconds / 3600.0)) + " h";
+  if (seconds < 2 * 86400.0) return rounded(std::round(seconds / 3600.0)) + " h";
   return rounded(std::round(seconds / 86400.0)) + " days";
 }
 
@@ -74,10 +81,19 @@ std::string rough_duration(double seconds) {
 
 Cost estimate_cost(const ExperimentPlan& plan, CostOn machine) {
   Cost cost;
-  for (const auto& run : plan.runs) {
-    const auto seconds = seconds_of(run.config, machine);
+  const auto add = [&](std::optional<double> seconds) {
     cost.seconds += seconds.value_or(0.0);
     cost.is_all = cost.is_all && seconds.has_value();
+  };
+  for (const auto& run : plan.runs) add(seconds_of(run.config, machine));
+  for (const auto& measurement : plan.measurements) {
+    // Those that are not trainings do nothing that a GPU would do faster.
+    cost.seconds += measurement.seconds_on_two_cores;
+    // On a GPU their steps are not captured, unlike those of a run.
+    const bool is_known = machine == CostOn::TwoCores;
+    for (const auto& run : measurement.as_long_as) {
+      add(is_known ? seconds_of(run, machine) : std::nullopt);
+    }
   }
   return cost;
 }

@@ -14,7 +14,7 @@ struct Cost {
 
 enum class CostOn { TwoCores, Gpu };
 
-/// Of training alone, from the time of a step of each model. Measurements are not in it.
+/// Of training, from the time of a step of each model, and of measurements that tell.
 Cost estimate_cost(const ExperimentPlan& plan, CostOn machine);
 
 /// "about 14 min", "over 3 h" where runs are left out, and "–" where nothing is known.

@@ -43,6 +43,9 @@ struct PlannedRun {
   bool activation_variances = false;
 };
 
+/// Where a measurement was carried out, among its values.
+inline constexpr char kEnvironment[] = "environment";
+
 /// Numbers, and tensors where numbers would be too many.
 struct Measured {
   nlohmann::ordered_json values;
@@ -59,6 +62,9 @@ struct PlannedMeasurement {
   std::function<Measured(const Machine& machine, const std::filesystem::path& model_file,
                          const std::function<void(const std::string&)>& progress)>
       measure;
+  /// What is known of how long it takes: as long as these runs together, or so many seconds on two cores.
+  std::vector<RunConfig> as_long_as = {};
+  double seconds_on_two_cores = 0.0;
 };
 
 struct ExperimentPlan {

@@ -101,6 +101,15 @@ void add_runs(const Found& found, Page& page) {
   page.add(element("details", element("summary", text(summary)) + to_markup(table)));
 }
 
+std::string in_one_line(const ordered_json& environment) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : environment.items()) {
+    if (name == "started") continue;  // no two are alike
+    words.push_back(name + " " + (value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return joined(words);
+}
+
 /// The machines and versions that a run was carried out with, one line for each; nothing where its
 /// folder does not tell.
 std::vector<std::string> environments_of(const RunHistory& run) {
@@ -108,14 +117,7 @@ std::vector<std::string> environments_of(const RunHistory& run) {
   const auto entries = ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
   std::vector<std::string> lines;
   if (!entries.is_array()) return lines;
-  for (const auto& entry : entries) {
-    std::vector<std::string> words;
-    for (const auto& [name, value] : entry.items()) {
-      if (name == "started") continue;  // no two are alike
-      words.push_back(name + " " + (value.is_string() ? value.get<std::string>() : value.dump()));
-    }
-    lines.push_back(joined(words));
-  }
+  for (const auto& entry : entries) lines.push_back(in_one_line(entry));
   std::sort(lines.begin(), lines.end());
   lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
   return lines;
@@ -129,15 +131,24 @@ void add_origin(const Found& found, const PageOrigin& origin, Page& page) {
     facts += element("dt", text(label)) + element("dd", text(value));
   };
   for (const auto& [label, value] : origin.facts) add_fact(label, value);
-  std::map<std::string, int> runs_by_environment;
+  const auto add_environments = [&](const std::map<std::string, int>& counts,
+                                    const std::string& what) {
+    for (const auto& [environment, count] : counts) {
+      add_fact(std::to_string(count) + " " + what + (count == 1 ? "" : "s"), environment);
+    }
+  };
+  std::map<std::string, int> of_runs;
   for (const auto& run : found.runs) {
     if (!run.history) continue;
-    for (const auto& environment : environments_of(*run.history))
-      ++runs_by_environment[environment];
+    for (const auto& environment : environments_of(*run.history)) ++of_runs[environment];
   }
-  for (const auto& [environment, count] : runs_by_environment) {
-    add_fact(std::to_string(count) + (count == 1 ? " run" : " runs"), environment);
+  std::map<std::string, int> of_measurements;
+  for (const auto& [planned, measured] : found.measurements) {
+    if (!measured || !measured->values.contains(kEnvironment)) continue;
+    ++of_measurements[in_one_line(measured->values.at(kEnvironment))];
   }
+  add_environments(of_runs, "run");
+  add_environments(of_measurements, "measurement");
   page.add(element("dl", facts));
 }
 

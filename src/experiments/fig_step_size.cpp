@@ -219,21 +219,27 @@ class StepSize : public Experiment {
       config.augment = false;  // the two data sets are to differ in one image, and not in its crops
       if (form.quick) shrink(config);
       plan.measurements.push_back(
-          {kBetweenIterations, setting_of(config), std::nullopt,
+          {kBetweenIterations,
+           setting_of(config),
+           std::nullopt,
            [config](const Machine& machine, const std::filesystem::path& /*model_file*/,
                     const Progress& progress) {
              return measure_changes(prepared(config, machine), machine.workers, progress);
-           }});
+           },
+           {config}});
       config.schedule = "constant";  // the theorem's
       auto setting = setting_of(config);
       setting["replaced"] = "training image " + std::to_string(kReplaced) + " by test image " +
                             std::to_string(kReplacement);
       plan.measurements.push_back(
-          {kBetweenNeighbours, setting, std::nullopt,
+          {kBetweenNeighbours,
+           setting,
+           std::nullopt,
            [config](const Machine& machine, const std::filesystem::path& /*model_file*/,
                     const Progress& progress) {
              return measure_differences(prepared(config, machine), machine.workers, progress);
-           }});
+           },
+           {config, config}});
     }
     return plan;
   }

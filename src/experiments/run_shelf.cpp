@@ -72,8 +72,8 @@ std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
   auto& folders = runs_[key_of(planned.config)];
   for (auto folder = folders.begin(); folder != folders.end();) {
     try {
-      auto history = RunHistory::read(*folder);
-      history.steps.clear();  // kept results have none: an experiment must do without
+      // Kept results have no steps: an experiment must do without.
+      auto history = RunHistory::read(*folder, RunHistory::Detail::WithoutSteps);
       if (will_do(history, planned)) return history;
       ++folder;
     } catch (const std::exception& error) {

@@ -27,12 +27,19 @@ void add_record(const ordered_json& record, RunHistory& history) {
   // Another kind is from a newer version and not needed here.
 }
 
-void read_metrics(const fs::path& path, RunHistory& history) {
+/// As metrics_record.h writes it, without looking further.
+bool is_step(const std::string& line) {
+  static const auto beginning = "{\"kind\":\"" + std::string(kStepRecord) + "\"";
+  return line.rfind(beginning, 0) == 0;
+}
+
+void read_metrics(const fs::path& path, RunHistory::Detail detail, RunHistory& history) {
   std::ifstream file(path, std::ios::binary);
   TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
     const bool without_end = file.eof();
+    if (detail == RunHistory::Detail::WithoutSteps && is_step(line)) continue;
     const auto record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (record.is_discarded() && without_end) return;  // being written, or was when it was killed
     TORCH_CHECK(!record.is_discarded(), "adaact: ", path.string(), ", line ", number,
@@ -81,7 +88,7 @@ std::optional<std::int64_t> count_parameters(const fs::path& path) {
 
 }  // namespace
 
-RunHistory RunHistory::read(const fs::path& folder) {
+RunHistory RunHistory::read(const fs::path& folder, Detail detail) {
   TORCH_CHECK(fs::exists(folder), "adaact: ", folder.string(),
               " is no run: there is no such folder");
   TORCH_CHECK(fs::is_directory(folder), "adaact: ", folder.string(),
@@ -93,7 +100,7 @@ RunHistory RunHistory::read(const fs::path& folder) {
   history.folder = folder;
   history.config = RunConfig::read(config_file);
   const auto metrics_file = folder / kMetricsFile;
-  if (fs::exists(metrics_file)) read_metrics(metrics_file, history);
+  if (fs::exists(metrics_file)) read_metrics(metrics_file, detail, history);
   const auto model_file = folder / kModelFile;
   const bool has_model = fs::exists(model_file);
   // Of results that are kept for long the model is not.

@@ -134,8 +134,8 @@ TEST(DiagonalShare, OfWhatIsNotSquareIsAnError) {
 
 /// One layer, with so many related pairs and such a median of its diagonal where that of the other
 /// entries is 1.
-Measured made_up(double related_pairs, double median_on) {
-  const nlohmann::ordered_json share{{"diagonal_mass", 0.5},
+Measured made_up(double related_pairs, double median_on, double diagonal_mass = 0.5) {
+  const nlohmann::ordered_json share{{"diagonal_mass", diagonal_mass},
                                      {"diagonal_mass_if_alike", 0.25},
                                      {"median_on_diagonal", median_on},
                                      {"median_off_diagonal", 1.0},
@@ -166,10 +166,10 @@ TEST(CovarianceHeatmap, AgreesOrNotByItsCriteria) {
     return all;
   };
   using Verdicts = std::vector<Finding::Verdict>;
-  EXPECT_EQ(verdicts(made_up(0.25, 3.0)),
-            (Verdicts{Finding::Verdict::Agrees, Finding::Verdict::Agrees}));
-  EXPECT_EQ(verdicts(made_up(0.75, 1.5)),
-            (Verdicts{Finding::Verdict::Disagrees, Finding::Verdict::Disagrees}));
+  const auto yes = Finding::Verdict::Agrees;
+  const auto no = Finding::Verdict::Disagrees;
+  EXPECT_EQ(verdicts(made_up(0.25, 3.0, /*diagonal_mass=*/0.6)), (Verdicts{yes, yes, yes}));
+  EXPECT_EQ(verdicts(made_up(0.75, 0.9, /*diagonal_mass=*/0.1)), (Verdicts{no, no, no}));
   EXPECT_TRUE(experiment.findings(found_measurements(experiment, {})).empty());
 }
 

@@ -69,6 +69,15 @@ TEST_F(RunHistoryTest, ReadsWhatIsKeptOfAFinishedRun) {
   EXPECT_FALSE(history.parameters.has_value());
 }
 
+TEST_F(RunHistoryTest, MayLeaveStepsOut) {
+  const auto run = made("run");
+  const auto all = RunHistory::read(run);
+  const auto epochs = RunHistory::read(run, RunHistory::Detail::WithoutSteps);
+  EXPECT_TRUE(epochs.steps.empty());
+  EXPECT_EQ(epochs.epochs.size(), all.epochs.size());
+  EXPECT_DOUBLE_EQ(epochs.seconds(), all.seconds());
+}
+
 TEST_F(RunHistoryTest, ReadsActivationVariances) {
   const auto run = made("run");
   auto epoch = made_up_epoch({}, 3);
