@@ -20,6 +20,7 @@ add_library(adaact::lab ALIAS adaact_lab)
 target_include_directories(adaact_lab PRIVATE src)
 target_include_directories(adaact_lab SYSTEM PRIVATE
   $<TARGET_PROPERTY:nlohmann_json::nlohmann_json,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(adaact_lab PRIVATE ADAACT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(adaact_lab
   PUBLIC adaact
   PRIVATE ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
@@ -28,7 +29,5 @@ set_target_properties(adaact_lab PROPERTIES
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   DEFINE_SYMBOL "")
-set_source_files_properties(src/train/environment.cpp PROPERTIES
-  COMPILE_DEFINITIONS ADAACT_VERSION="${PROJECT_VERSION}")
 adaact_use_precompiled_header(adaact_lab)
 adaact_unite_by_folder(adaact_lab)
