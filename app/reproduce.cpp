@@ -20,11 +20,13 @@
 #include "experiments/experiment_page.h"
 #include "experiments/kept_results.h"
 #include "experiments/run_shelf.h"
+#include "io/joined.h"
 #include "io/near_miss.h"
 #include "io/printable.h"
 #include "output.h"
 #include "padded.h"
 #include "progress.h"
+#include "report/gnuplot.h"
 #include "report/mean_and_error.h"
 #include "run_options.h"
 #include "shell_word.h"
@@ -43,6 +45,7 @@ struct ReproduceArguments {
   std::string data_dir;
   std::string out = "reproduction";
   std::vector<std::string> from;
+  std::vector<std::string> also;
   std::string keep;
   bool list = false;
   OutputOptions output;
@@ -65,7 +68,7 @@ ListedCost costs_of(const Experiment& experiment) {
 }
 
 void print_list() {
-  std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200", "--quick, two cores");
+  std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200, bf16", "--quick, two cores");
   for (const auto* experiment : experiments()) {
     const auto cost = costs_of(*experiment);
     const auto line = padded(experiment->name(), 25) + padded(cost_text(cost.two_cores), 16) +
@@ -183,7 +186,33 @@ void set_data_dirs(const ReproduceArguments& arguments, const ExperimentPlan& pl
 RunShelf shelf_of(const ReproduceArguments& arguments) {
   std::vector<fs::path> folders{arguments.from.begin(), arguments.from.end()};
   if (folders.empty() && fs::exists(arguments.out)) folders.emplace_back(arguments.out);
+  folders.insert(folders.end(), arguments.also.begin(), arguments.also.end());
   return RunShelf(folders);
+}
+
+/// Of several seeds the mean is taken, and one that is there twice would count for two.
+void check_seeds(const std::vector<std::uint64_t>& seeds) {
+  std::set<std::uint64_t> known;
+  for (const auto seed : seeds) {
+    TORCH_CHECK(known.insert(seed).second, "--seeds names ", seed, " twice");
+  }
+}
+
+/// A place that cannot be written to is found before hours of work, not after.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TORCH_CHECK(!error, "adaact: cannot make the folder ", folder, ": ", error.message());
+}
+
+/// "12 of 140 runs and measurements are there"; empty where all are.
+std::string what_is_missing(const Found& found) {
+  std::size_t there = 0;
+  for (const auto& run : found.runs) there += run.history ? 1 : 0;
+  for (const auto& measurement : found.measurements) there += measurement.measured ? 1 : 0;
+  const auto all = found.runs.size() + found.measurements.size();
+  if (there == all) return "";
+  return std::to_string(there) + " of " + std::to_string(all) + " runs and measurements are there";
 }
 
 CarryOutResult carry_out_missing(const ReproduceArguments& arguments, const ExperimentPlan& plan) {
@@ -216,12 +245,19 @@ std::string command_of(const ReproduceArguments& arguments) {
   }
   if (!seeds.empty()) add("--seeds", seeds);
   for (const auto& folder : arguments.from) add("--from", folder);
+  for (const auto& folder : arguments.also) add("--also", folder);
   if (arguments.from.empty()) {
+    if (!arguments.data_dir.empty()) add("--data-dir", arguments.data_dir);
     add("--device", arguments.machine.device);
     add("--precision", arguments.machine.precision);
     add("--memory-format", arguments.machine.memory_format);
+    if (arguments.machine.deterministic) command += " --deterministic";
+    if (arguments.machine.threads != 0) {
+      add("--threads", std::to_string(arguments.machine.threads));
+    }
   }
   add("--out", arguments.out);
+  if (!arguments.keep.empty()) add("--keep", arguments.keep);
   return command;
 }
 
@@ -230,30 +266,42 @@ int reproduce(const ReproduceArguments& arguments) {
   if (verbosity == Verbosity::Quiet) silence_notices();
   const auto& experiment = experiment_named(arguments.name);
   check_dataset(arguments.form.dataset);
+  check_seeds(arguments.form.seeds);
   const auto plan = experiment.plan(arguments.form);
+  make_folder(arguments.out);
+  if (!arguments.keep.empty()) make_folder(arguments.keep);
+  check_gnuplot();
+  const auto departures = departures_from_paper(experiment, arguments.form);
+  if (!departures.empty()) print_notice("this is not the paper's setting: " + joined(departures));
 
   CarryOutResult result;
-  if (arguments.from.empty()) result = carry_out_missing(arguments, plan);
+  if (!plan.obstacle.empty()) {
+    result.failures.push_back("this cannot be carried out: " + plan.obstacle);
+  } else if (arguments.from.empty()) {
+    result = carry_out_missing(arguments, plan);
+  }
   if (result.signal != 0) {
-    say(verbosity, "interrupted; all is saved, and the same command goes on");
+    say(verbosity,
+        "interrupted; the same command goes on with the run, and begins a measurement anew");
     return 128 + result.signal;
   }
 
   auto shelf = shelf_of(arguments);
   const auto found = shelf.find_all(plan);
   for (const auto& message : shelf.messages()) print_notice(message);
+  if (!arguments.keep.empty()) {
+    for (const auto& message : keep(found, arguments.keep)) print_notice(message);
+  }
   const auto page = fs::path(arguments.out) / (experiment.name() + ".html");
   write_experiment_page(
       experiment, arguments.form, found, page,
       {command_of(arguments), {{"adaact", ADAACT_VERSION}, {"LibTorch", TORCH_VERSION}}});
-  if (!arguments.keep.empty()) {
-    for (const auto& message : keep(found, arguments.keep)) print_notice(message);
-  }
 
   if (verbosity == Verbosity::Normal) {
     print_runs(found);
-    const bool is_papers = departures_from_paper(experiment, arguments.form).empty();
-    if (is_papers) print_findings(experiment.findings(found));
+    if (departures.empty()) print_findings(experiment.findings(found));
+    const auto missing = what_is_missing(found);
+    if (!missing.empty()) std::printf("%s\n", missing.c_str());
     std::printf("the page is in %s\n", page.c_str());
   }
   if (verbosity == Verbosity::Json) print_json(experiment.to_json(found));
@@ -281,6 +329,10 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--from", arguments->from,
                    "Folders with runs: draw what is there, train nothing")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--also", arguments->also,
+                   "Folders with runs that need not be carried out again")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--keep", arguments->keep, "Folder for the small files of what is there");
 

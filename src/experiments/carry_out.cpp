@@ -35,7 +35,7 @@ class Workshop {
       missing_measurements_.push_back(measurement);
       if (measurement.of_run) need_model_of(*measurement.of_run);
     }
-    check_runs();
+    check_work();
   }
 
   CarryOutResult work() {
@@ -73,19 +73,28 @@ class Workshop {
     missing_runs_.push_back(run);
   }
 
-  /// Hours of training should not end at an option that is wrong, or at a data set that was never there.
-  void check_runs() const {
+  /// Hours of work should not end at an option that is wrong, or at a data set that was never there.
+  void check_work() const {
     std::set<std::string> datasets;
     for (const auto& run : missing_runs_) {
-      auto config = on_machine(run.config, options_.machine);
-      config.resolve();
-      if (!datasets.insert(config.dataset).second) continue;
-      DatasetOptions one_image;
-      one_image.data_dir = config.data_dir;
-      one_image.split = Split::Test;
-      one_image.limit = 1;
-      open_dataset(config.dataset, one_image);
+      on_machine(run.config, options_.machine).resolve();
+      datasets.insert(run.config.dataset);
     }
+    for (const auto& measurement : missing_measurements_) {
+      const auto dataset = measurement.setting.find("dataset");
+      if (dataset != measurement.setting.end()) datasets.insert(dataset->get<std::string>());
+    }
+    for (const auto& dataset : datasets) check_data(dataset);
+  }
+
+  void check_data(const std::string& dataset) const {
+    RunConfig config;
+    config.dataset = dataset;
+    DatasetOptions one_image;
+    one_image.data_dir = on_machine(config, options_.machine).data_dir;
+    one_image.split = Split::Test;
+    one_image.limit = 1;
+    open_dataset(dataset, one_image);
   }
 
   fs::path folder_of(const PlannedRun& run) const {
@@ -109,7 +118,11 @@ class Workshop {
     settings.activation_variances = run.activation_variances;
     settings.on_message = options_.on_message;
     const auto callback = options_.make_callback();
-    TrainingRun(on_machine(run.config, options_.machine), folder_of(run), settings).run(*callback);
+    auto config = on_machine(run.config, options_.machine);
+    // What was begun with other threads goes on with them: its last bits depend on their number.
+    const auto begun = folder_of(run) / kConfigFile;
+    if (fs::exists(begun)) config.threads = RunConfig::read(begun).threads;
+    TrainingRun(config, folder_of(run), settings).run(*callback);
   }
 
   void measure(const PlannedMeasurement& measurement) const {

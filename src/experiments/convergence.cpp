@@ -24,8 +24,16 @@ constexpr double kPlacesPerDoubling = 16.0;
 constexpr double kClipLow = 0.05;   // c_L
 constexpr double kClipHigh = 20.0;  // c_U
 
+constexpr double kLargestValue = 2.0;
+constexpr char kLearningRate[] = "1/sqrt(t)";  // η_t
+
 torch::Tensor bounded_normal(at::IntArrayRef sizes) {
-  return torch::randn(sizes, torch::kFloat64).clamp(-2.0, 2.0);
+  return torch::randn(sizes, torch::kFloat64).clamp(-kLargestValue, kLargestValue);
+}
+
+/// The learning rate is set in every step.
+AdaActOptions convergence_options() {
+  return AdaActOptions(1.0).weight_decay(0.0).clip_range({kClipLow, kClipHigh});
 }
 
 /// f(W) = mean over a fixed data set of a smooth, nonconvex loss of W·a − y.
@@ -95,7 +103,7 @@ IterationCurve squared_gradient_norms(std::int64_t steps, std::uint64_t seed,
   const NonconvexProblem problem;
   torch::nn::Linear model(kInputs, kOutputs);
   model->to(torch::kFloat64);
-  AdaAct optimizer(*model, AdaActOptions(1.0).weight_decay(0.0).clip_range({kClipLow, kClipHigh}));
+  AdaAct optimizer(*model, convergence_options());
   torch::manual_seed(seed);
 
   IterationCurve norms{places_up_to(steps), {}};
@@ -113,6 +121,25 @@ IterationCurve squared_gradient_norms(std::int64_t steps, std::uint64_t seed,
     progress("iteration " + grouped(place) + ": ‖∇f‖² " + rounded(norms.values.back()));
   }
   return norms;
+}
+
+nlohmann::ordered_json convergence_setting() {
+  const auto options = convergence_options();
+  const auto [beta1, beta2] = options.betas();
+  return {{"problem", "a linear layer under Cauchy's loss"},
+          {"samples", kSamples},
+          {"inputs", kInputs},
+          {"outputs", kOutputs},
+          {"largest_value", kLargestValue},
+          {"problem_seed", kProblemSeed},
+          {"batch", kBatch},
+          {"learning_rate", kLearningRate},
+          {"betas", {beta1, beta2}},
+          {"eps", options.eps()},
+          {"power", options.power()},
+          {"weight_decay", options.weight_decay()},
+          {"clip_range", {kClipLow, kClipHigh}},
+          {"places_per_doubling", kPlacesPerDoubling}};
 }
 
 SmallestGradients smallest_gradients(const std::vector<IterationCurve>& curves) {
@@ -137,6 +164,16 @@ IterationCurve corollary_rate(const std::vector<std::int64_t>& horizons) {
   IterationCurve curve{horizons, {}};
   for (const auto horizon : horizons) curve.values.push_back(rate_at(horizon));
   return curve;
+}
+
+IterationCurve part_from(std::int64_t iteration, const IterationCurve& curve) {
+  IterationCurve part;
+  for (std::size_t i = 0; i < curve.iterations.size(); ++i) {
+    if (curve.iterations[i] < iteration) continue;
+    part.iterations.push_back(curve.iterations[i]);
+    part.values.push_back(curve.values[i]);
+  }
+  return part;
 }
 
 double fitted_exponent(const IterationCurve& curve) {

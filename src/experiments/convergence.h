@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace adaact {
 
 /// A number at each of some iterations, which ascend.
@@ -22,6 +24,9 @@ struct IterationCurve {
 IterationCurve squared_gradient_norms(std::int64_t steps, std::uint64_t seed,
                                       const std::function<void(const std::string&)>& progress);
 
+/// All that decides what comes out, but for the steps and the seed.
+nlohmann::ordered_json convergence_setting();
+
 /// min_{t ≤ T} E‖∇f(θ_t)‖², the left side of the corollary.
 struct SmallestGradients {
   IterationCurve minimum;               // at T = 32, 64, …
@@ -33,6 +38,9 @@ SmallestGradients smallest_gradients(const std::vector<IterationCurve>& curves);
 
 /// log T/√T, the corollary's rate.
 IterationCurve corollary_rate(const std::vector<std::int64_t>& horizons);
+
+/// What a curve has from an iteration on.
+IterationCurve part_from(std::int64_t iteration, const IterationCurve& curve);
 
 /// k of the power T^k that fits best, by least squares of logarithms.
 double fitted_exponent(const IterationCurve& curve);

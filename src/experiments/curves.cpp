@@ -8,8 +8,10 @@
 
 #include <c10/util/Exception.h>
 
+#include "experiments/tenth.h"
 #include "report/format.h"
 #include "report/mean_and_error.h"
+#include "train/timed_work.h"
 
 namespace adaact {
 namespace {
@@ -36,21 +38,35 @@ std::vector<double> best_accuracies_of(const RunSeries& series) {
   return accuracies;
 }
 
-/// Of the seeds that came as far as this epoch.
-double mean_top1(const RunSeries& series, std::size_t epoch, ImageSet images) {
+std::vector<double> early_accuracies_of(const RunSeries& series) {
   std::vector<double> accuracies;
   for (const auto* run : series.runs) {
-    if (epoch >= run->epochs.size()) continue;
-    const auto& metrics = run->epochs[epoch];
-    accuracies.push_back(images == ImageSet::Train ? metrics.train_top1 : metrics.test.top1);
+    if (run->epochs.empty()) continue;
+    const auto early = tenth_of(run->epochs.size());
+    double sum = 0.0;
+    for (std::size_t epoch = 0; epoch < early; ++epoch) sum += run->epochs[epoch].test.top1;
+    accuracies.push_back(sum / static_cast<double>(early));
   }
-  return mean_of(accuracies);
+  return accuracies;
 }
 
-std::size_t epochs_of(const RunSeries& series) {
-  std::size_t most = 0;
-  for (const auto* run : series.runs) most = std::max(most, run->epochs.size());
-  return most;
+EpochMetrics mean_of_epoch(const std::vector<const RunHistory*>& runs, std::size_t epoch) {
+  std::vector<double> train;
+  std::vector<double> test;
+  std::vector<double> seconds;
+  for (const auto* run : runs) {
+    if (epoch >= run->epochs.size()) continue;
+    const auto& metrics = run->epochs[epoch];
+    train.push_back(metrics.train_top1);
+    test.push_back(metrics.test.top1);
+    seconds.push_back(metrics.seconds);
+  }
+  EpochMetrics mean;
+  mean.epoch = static_cast<std::int64_t>(epoch);
+  mean.train_top1 = mean_of(train);
+  mean.test.top1 = mean_of(test);
+  mean.seconds = median(seconds);
+  return mean;
 }
 
 std::string with_error(const std::vector<double>& accuracies) {
@@ -97,26 +113,32 @@ Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images) {
   plot.y.unit = " %";
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
-    for (std::size_t epoch = 0; epoch < epochs_of(series); ++epoch) {
-      curve.points.push_back(
-          {static_cast<double>(epoch + 1), 100.0 * mean_top1(series, epoch, images)});
+    for (const auto& epoch : mean_over_seeds(series.runs).epochs) {
+      curve.points.push_back({static_cast<double>(epoch.epoch + 1),
+                              100.0 * (train ? epoch.train_top1 : epoch.test.top1)});
     }
     plot.series.push_back(std::move(curve));
   }
   return plot;
 }
 
+RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs) {
+  RunHistory mean;
+  if (runs.empty()) return mean;
+  mean.config = runs.front()->config;
+  std::size_t epochs = 0;
+  for (const auto* run : runs) epochs = std::max(epochs, run->epochs.size());
+  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+    mean.epochs.push_back(mean_of_epoch(runs, epoch));
+  }
+  return mean;
+}
+
 double final_top1(const RunSeries& series) { return mean_of(final_accuracies_of(series)); }
 
 double best_top1(const RunSeries& series) { return mean_of(best_accuracies_of(series)); }
 
-double early_top1(const RunSeries& series) {
-  std::vector<double> accuracies;
-  for (std::size_t epoch = 0; 10 * epoch < epochs_of(series); ++epoch) {
-    accuracies.push_back(mean_top1(series, epoch, ImageSet::Test));
-  }
-  return mean_of(accuracies);
-}
+double early_top1(const RunSeries& series) { return mean_of(early_accuracies_of(series)); }
 
 std::optional<std::int64_t> epoch_of_divergence(const RunHistory& run) {
   for (const auto& epoch : run.epochs) {
@@ -182,16 +204,61 @@ std::string points(double fraction) {
   return result;
 }
 
-Finding::Verdict verdict_on_lead(double higher, double lower) {
-  const double lead = higher - lower;
-  if (lead >= kSmallestDifference) return Finding::Verdict::Agrees;
-  if (lead <= -kSmallestDifference) return Finding::Verdict::Disagrees;
-  return Finding::Verdict::Open;
+OverSeeds over_seeds(const std::vector<double>& values) {
+  if (values.empty()) return {kNaN, kNaN, 0, 0};
+  const auto [mean, error] = mean_and_error(values);
+  return {mean, error, values.size(), values.size()};
 }
 
-std::string too_close(Finding::Verdict verdict) {
-  if (verdict != Finding::Verdict::Open) return "";
-  return " Less than " + points(kSmallestDifference) + " apart is not called a difference.";
+OverSeeds final_over_seeds(const RunSeries& series) {
+  return over_seeds(final_accuracies_of(series));
+}
+
+OverSeeds early_over_seeds(const RunSeries& series) {
+  return over_seeds(early_accuracies_of(series));
+}
+
+OverSeeds operator-(const OverSeeds& one, const OverSeeds& other) {
+  return {one.mean - other.mean, std::hypot(one.standard_error, other.standard_error),
+          std::min(one.seeds, other.seeds), std::max(one.most_seeds, other.most_seeds)};
+}
+
+OverSeeds average(const std::vector<OverSeeds>& parts) {
+  if (parts.empty()) return {kNaN, kNaN, 0, 0};
+  OverSeeds mean{0.0, 0.0, parts.front().seeds, 0};
+  for (const auto& part : parts) {
+    mean.mean += part.mean;
+    mean.standard_error = std::hypot(mean.standard_error, part.standard_error);
+    mean.seeds = std::min(mean.seeds, part.seeds);
+    mean.most_seeds = std::max(mean.most_seeds, part.most_seeds);
+  }
+  mean.mean /= static_cast<double>(parts.size());
+  mean.standard_error /= static_cast<double>(parts.size());
+  return mean;
+}
+
+Judgement judge(const std::vector<Lead>& leads) {
+  std::string close;
+  for (const auto& [of_what, size] : leads) {
+    if (size.seeds < kFewestSeeds) {
+      return {Finding::Verdict::Open, size.most_seeds == 1
+                                          ? " One seed each: no verdict."
+                                          : " Fewer than three seeds on a side: no verdict."};
+    }
+    const double margin = 2.0 * size.standard_error;
+    if (std::abs(size.mean) > margin) continue;
+    if (!std::isfinite(size.mean)) {
+      return {Finding::Verdict::Open, " " + of_what + ": no accuracy."};
+    }
+    close += (close.empty() ? " Too close to call, within twice the standard error: " : ", ") +
+             of_what + " (" + points(size.mean) + ", twice the error is " + points(margin) + ")";
+  }
+  const bool disagrees = std::any_of(leads.begin(), leads.end(), [](const Lead& lead) {
+    return lead.size.mean < -2.0 * lead.size.standard_error;
+  });
+  if (disagrees) return {Finding::Verdict::Disagrees, ""};
+  if (close.empty()) return {Finding::Verdict::Agrees, ""};
+  return {Finding::Verdict::Open, close + "."};
 }
 
 std::vector<Finding> open_until_complete(const Found& found, std::vector<Finding> findings) {

@@ -35,6 +35,10 @@ Axis epoch_axis();
 /// Top-1 after each epoch, the mean of the seeds.
 Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
 
+/// One run in the place of several seeds, for plots. After each epoch it has the mean accuracies of the
+/// seeds that came so far, and the median of their seconds: a seed may have shared its machine.
+RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
+
 // Test accuracy as a fraction, the mean of the seeds; NaN where there is no run.
 double final_top1(const RunSeries& series);
 double best_top1(const RunSeries& series);
@@ -57,13 +61,38 @@ std::string accuracy_list(const std::vector<RunSeries>& all, double (*accuracy)(
 /// 0.0123 as "1.23 points".
 std::string points(double fraction);
 
-/// Accuracies that are closer than this are not called different: seeds alone differ as much.
-inline constexpr double kSmallestDifference = 0.003;
+/// With fewer seeds on either side accuracies are not compared: how far seeds alone differ is not known.
+inline constexpr std::size_t kFewestSeeds = 3;
 
-/// On a claim that one accuracy is higher than another. Open where they are too close.
-Finding::Verdict verdict_on_lead(double higher, double lower);
-/// Of an open verdict on a lead: why it is open. Else empty.
-std::string too_close(Finding::Verdict verdict);
+/// An accuracy as several seeds have it, a fraction; or a difference or a mean of such.
+struct OverSeeds {
+  double mean = 0.0;            // NaN where there is none
+  double standard_error = 0.0;  // NaN of fewer than two seeds
+  std::size_t seeds = 0;        // the fewest of its parts
+  std::size_t most_seeds = 0;   // and the most
+};
+
+OverSeeds over_seeds(const std::vector<double>& values);
+OverSeeds final_over_seeds(const RunSeries& series);
+OverSeeds early_over_seeds(const RunSeries& series);
+OverSeeds operator-(const OverSeeds& one, const OverSeeds& other);
+OverSeeds average(const std::vector<OverSeeds>& parts);
+
+/// A difference that is positive where the paper is right.
+struct Lead {
+  std::string of_what;  // "AdaAct and SGD"
+  OverSeeds size;
+};
+
+struct Judgement {
+  Finding::Verdict verdict = Finding::Verdict::Open;
+  std::string reason;  // why it is open, as a sentence after a space; else empty
+};
+
+/// The one rule for accuracies. A claim agrees where all of its leads are above twice their standard
+/// error, and disagrees where one of them is below minus that. Else it is open, as it is with fewer
+/// seeds than kFewestSeeds.
+Judgement judge(const std::vector<Lead>& leads);
 
 /// The same claims, all of them open, while runs are missing.
 std::vector<Finding> open_until_complete(const Found& found, std::vector<Finding> findings);

@@ -6,6 +6,7 @@
 
 #include "experiments/departures.h"
 #include "experiments/paper_runs.h"
+#include "io/joined.h"
 #include "report/format.h"
 #include "train/run_file_names.h"
 
@@ -13,12 +14,6 @@ namespace adaact {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string list;
-  for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
-  return list;
-}
 
 void add_notice(const std::string& heading, const std::string& sentence, Page& page) {
   page.add(
@@ -35,6 +30,21 @@ std::string part_of(const Pieces& pieces, const char* what, const IsThere& is_th
   return std::to_string(there) + " of " + std::to_string(pieces.size()) + " " + what;
 }
 
+/// "9 runs in bf16, 1 in tf32"
+std::string runs_in_other_precision(const Found& found) {
+  std::map<std::string, int> counts;
+  for (const auto& run : found.runs) {
+    if (run.history && run.history->config.precision != "fp32") {
+      ++counts[run.history->config.precision];
+    }
+  }
+  std::vector<std::string> parts;
+  for (const auto& [precision, count] : counts) {
+    parts.push_back(std::to_string(count) + (count == 1 ? " run in " : " runs in ") + precision);
+  }
+  return joined(parts);
+}
+
 void add_notices(const ExperimentPlan& plan, const std::vector<std::string>& departures,
                  const Found& found, Page& page) {
   if (!departures.empty()) {
@@ -42,6 +52,9 @@ void add_notices(const ExperimentPlan& plan, const std::vector<std::string>& dep
   }
   if (!plan.obstacle.empty()) {
     add_notice("This version cannot carry it out:", plan.obstacle + ".", page);
+  }
+  if (const auto rounded_runs = runs_in_other_precision(found); !rounded_runs.empty()) {
+    add_notice("Not in float32, as the paper's:", rounded_runs + ".", page);
   }
   std::vector<std::string> parts{
       part_of(found.runs, "runs", [](const Found::Run& run) { return run.history.has_value(); }),
@@ -140,7 +153,9 @@ void add_origin(const Found& found, const PageOrigin& origin, Page& page) {
   std::map<std::string, int> of_runs;
   for (const auto& run : found.runs) {
     if (!run.history) continue;
-    for (const auto& environment : environments_of(*run.history)) ++of_runs[environment];
+    const auto environments = environments_of(*run.history);
+    if (environments.empty()) ++of_runs["not recorded"];
+    for (const auto& environment : environments) ++of_runs[environment];
   }
   std::map<std::string, int> of_measurements;
   for (const auto& [planned, measured] : found.measurements) {

@@ -10,23 +10,26 @@
 namespace adaact {
 namespace {
 
-ActivationVariance over_training(const RunSeries& series, const std::string& layer) {
-  return together(variances_by_epoch(series, layer));
+double averaged_variance(const RunSeries& series, const std::string& layer) {
+  return together(variances_by_epoch(series, layer)).mean;
 }
 
+/// A number that every layer has in every series.
+using LayerQuantity = double (*)(const RunSeries&, const std::string&);
+
 Plot by_layer(const std::vector<RunSeries>& all, const std::string& title, const std::string& label,
-              double ActivationVariance::*quantity) {
+              LayerQuantity quantity) {
   const auto layers = hidden_layers(all);
   Plot plot{title, {"layer"}, {label}, {}};
   plot.y.scale = Scale::Logarithmic;
   for (const auto& layer : layers) {
-    plot.x.ticks.push_back({static_cast<double>(plot.x.ticks.size() + 1), layer});
+    plot.x.ticks.push_back({static_cast<double>(plot.x.ticks.size() + 1), label_of(layer)});
   }
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
     for (const auto& layer : layers) {
       curve.points.push_back(
-          {static_cast<double>(curve.points.size() + 1), over_training(series, layer).*quantity});
+          {static_cast<double>(curve.points.size() + 1), quantity(series, layer)});
     }
     plot.series.push_back(std::move(curve));
   }
@@ -34,7 +37,7 @@ Plot by_layer(const std::vector<RunSeries>& all, const std::string& title, const
 }
 
 Plot variance_over_epochs(const std::vector<RunSeries>& all, const std::string& layer) {
-  Plot plot{"Activation variance over epochs, " + layer, epoch_axis(), {"variance"}, {}};
+  Plot plot{"Activation variance over epochs, " + label_of(layer), epoch_axis(), {"variance"}, {}};
   plot.y.scale = Scale::Logarithmic;
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
@@ -57,7 +60,7 @@ struct Comparison {
 Comparison compare(const std::vector<RunSeries>& all, const std::string& layer) {
   Comparison comparison;
   for (const auto& series : all) {
-    const double variance = over_training(series, layer).mean;
+    const double variance = averaged_variance(series, layer);
     comparison.variances.push_back(variance);
     comparison.complete = comparison.complete && std::isfinite(variance);
   }
@@ -65,16 +68,31 @@ Comparison compare(const std::vector<RunSeries>& all, const std::string& layer) 
 }
 
 Table variance_table(const std::vector<RunSeries>& all) {
-  Table table{"Averaged activation variance", {{text("Layer"), ""}}, {}};
+  Table table{"Averaged activation variance", {{text("Activation"), ""}}, {}};
   for (const auto& series : all) {
     table.heading.push_back({series_cell(series).content, "number"});
   }
   for (const auto& layer : hidden_layers(all)) {
     const auto comparison = compare(all, layer);
-    std::vector<Cell> row{{text(layer), ""}};
+    std::vector<Cell> row{{text(label_of(layer)), ""}};
     for (const double variance : comparison.variances) {
       const bool best = comparison.complete && variance == comparison.smallest();
       row.push_back({text(variance_text(variance)), best ? "number best" : "number"});
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table moment_table(const std::vector<RunSeries>& all) {
+  Table table{"E[a²], the second moment that AdaAct uses", {{text("Activation"), ""}}, {}};
+  for (const auto& series : all) {
+    table.heading.push_back({series_cell(series).content, "number"});
+  }
+  for (const auto& layer : hidden_layers(all)) {
+    std::vector<Cell> row{{text(label_of(layer)), ""}};
+    for (const auto& series : all) {
+      row.push_back({text(variance_text(mean_second_moment(series, layer))), "number"});
     }
     table.rows.push_back(std::move(row));
   }
@@ -93,36 +111,43 @@ Finding smallest_variance(const std::vector<RunSeries>& all) {
       return {claim, "There is no variance of every run: " + accuracy_list(all, final_top1) + ".",
               Finding::Verdict::Open};
     }
-    measured += (measured.empty() ? "" : "; ") + layer + ":";
+    measured += (measured.empty() ? "" : "; ") + label_of(layer) + ":";
     for (std::size_t index = 0; index < all.size(); ++index) {
       measured += (index == 0 ? " " : ", ") + all[index].name + " " +
                   variance_text(comparison.variances[index]);
     }
     const double adaacts = comparison.variances.front();  // the plan's first
-    if (adaacts > comparison.smallest()) exceptions += (exceptions.empty() ? "" : ", ") + layer;
+    if (adaacts > comparison.smallest()) {
+      exceptions += (exceptions.empty() ? "" : ", ") + label_of(layer);
+    }
   }
   if (exceptions.empty()) return {claim, measured + ".", Finding::Verdict::Agrees};
   return {claim, "Not in " + exceptions + ". " + measured + ".", Finding::Verdict::Disagrees};
 }
 
+std::vector<Lead> leads_of(const std::string& leader, const std::vector<std::string>& others,
+                           const std::vector<RunSeries>& all,
+                           OverSeeds (*accuracy)(const RunSeries&)) {
+  std::vector<Lead> leads;
+  for (const auto& other : others) {
+    leads.push_back({leader + " and " + other,
+                     accuracy(series_named(leader, all)) - accuracy(series_named(other, all))});
+  }
+  return leads;
+}
+
 Finding highest_accuracy(const std::vector<RunSeries>& all) {
-  const double adaact = final_top1(series_named("AdaAct", all));
-  const double others =
-      std::fmax(final_top1(series_named("SGD", all)), final_top1(series_named("Adam", all)));
-  const auto verdict = verdict_on_lead(adaact, others);
+  const auto [verdict, reason] = judge(leads_of("AdaAct", {"SGD", "Adam"}, all, final_over_seeds));
   return {
       "At the end of training AdaAct has a higher test accuracy than SGD with momentum and Adam.",
-      accuracy_list(all, final_top1) + "." + too_close(verdict), verdict};
+      accuracy_list(all, final_top1) + "." + reason, verdict};
 }
 
 Finding fastest_beginning(const std::vector<RunSeries>& all) {
-  const double adam = early_top1(series_named("Adam", all));
-  const double others =
-      std::fmax(early_top1(series_named("AdaAct", all)), early_top1(series_named("SGD", all)));
-  const auto verdict = verdict_on_lead(adam, others);
+  const auto [verdict, reason] = judge(leads_of("Adam", {"AdaAct", "SGD"}, all, early_over_seeds));
   return {"Early in training Adam converges fastest of the three.",
           "Mean test accuracy over the first tenth of the epochs: " +
-              accuracy_list(all, early_top1) + "." + too_close(verdict),
+              accuracy_list(all, early_top1) + "." + reason,
           verdict};
 }
 
@@ -149,19 +174,18 @@ class FigActivationVariance : public Experiment {
     page.add_paragraph(
         "Each value of a layer's flattened input has a variance over the images of a batch. Their "
         "mean over all values and all steps of the training is the averaged activation variance. "
-        "Beside it stands E[a²], the variance plus the square of the mean: AdaAct scales its "
-        "updates by that.");
+        "Beside it stands the second moment E[a²] that AdaAct scales its updates by: of what a "
+        "convolution reads it is the mean over patches, padding included.");
     page.add_paragraph(kHiddenLayers, "note");
     page.add_figures(
-        {page.figure(
-             by_layer(all, "Averaged activation variance", "variance", &ActivationVariance::mean),
-             "averaged_activation_variance", "Mean of all steps of the training."),
-         page.figure(
-             by_layer(all, "Averaged second moment", "E[a²]", &ActivationVariance::second_moment),
-             "averaged_second_moment", "Mean of all steps of the training."),
+        {page.figure(by_layer(all, "Averaged activation variance", "variance", averaged_variance),
+                     "averaged_activation_variance", "Mean of all steps of the training."),
+         page.figure(by_layer(all, "Second moment that AdaAct uses", "E[a²]", mean_second_moment),
+                     "averaged_second_moment", "Mean over the epochs, of the last step of each."),
          page.figure(accuracy_plot(all, ImageSet::Test), "lenet5_test_accuracy",
                      "After each epoch.")});
     page.add_table(variance_table(all));
+    page.add_table(moment_table(all));
     page.add_table(accuracy_table(all));
     page.add_paragraph("As the training goes on, the mean of each epoch:");
     std::vector<Markup> over_epochs;
@@ -184,9 +208,8 @@ class FigActivationVariance : public Experiment {
     for (const auto& series : all) {
       auto& entry = json.emplace_back(accuracy_json(series));
       for (const auto& layer : hidden_layers(all)) {
-        const auto variance = over_training(series, layer);
-        entry["layers"][layer] = {{"variance", variance.mean},
-                                  {"second_moment", variance.second_moment}};
+        entry["layers"][layer] = {{"variance", averaged_variance(series, layer)},
+                                  {"second_moment", mean_second_moment(series, layer)}};
       }
     }
     return {{"series", json}};

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include <adaact/models/weights.h>
@@ -56,15 +59,26 @@ Measured measure(RunConfig config, const Machine& machine,
   return measured;
 }
 
-double diagonal_ratio(const ordered_json& share) {
-  return share.at("median_on_diagonal").get<double>() /
-         share.at("median_off_diagonal").get<double>();
+/// Of medians: infinite where that of the other entries is 0. Nothing where both are, as they are if most
+/// inputs are never active.
+std::optional<double> diagonal_ratio(const ordered_json& share) {
+  const auto on = share.at("median_on_diagonal").get<double>();
+  const auto off = share.at("median_off_diagonal").get<double>();
+  if (on == 0.0 && off == 0.0) return std::nullopt;
+  return off == 0.0 ? std::numeric_limits<double>::infinity() : on / off;
+}
+
+std::string ratio_text(double ratio) { return std::isinf(ratio) ? "∞" : rounded(ratio); }
+
+std::string ratio_cell(const std::optional<double>& ratio) {
+  if (!ratio) return kNothing;
+  return std::isinf(*ratio) ? "∞" : decimal(*ratio);
 }
 
 Heatmap heatmap_of(const std::string& layer, const torch::Tensor& matrix) {
   const auto values = matrix.abs().contiguous();
   const auto* first = values.data_ptr<float>();
-  return {"Input of " + layer,
+  return {label_of(layer),
           static_cast<std::size_t>(values.size(0)),
           static_cast<std::size_t>(values.size(1)),
           {first, first + values.numel()},
@@ -72,7 +86,8 @@ Heatmap heatmap_of(const std::string& layer, const torch::Tensor& matrix) {
 }
 
 Table shares_table(const ordered_json& layers) {
-  Table table{"How far the covariances are diagonal", {{text("Input of"), ""}, {text(""), ""}}, {}};
+  Table table{
+      "How far the covariances are diagonal", {{text("Activation"), ""}, {text(""), ""}}, {}};
   for (const char* heading : {"Inputs", "Mass on the diagonal", "If all entries were alike",
                               "Diagonal over others (medians)", "Related pairs"}) {
     table.heading.push_back({text(heading), "number"});
@@ -81,12 +96,12 @@ Table shares_table(const ordered_json& layers) {
     for (const char* kind : {"uncentred", "centred"}) {
       const auto& share = layer.at(kind);
       table.rows.push_back(
-          {{text(layer.at("layer").get<std::string>()), ""},
+          {{text(label_of(layer.at("layer").get<std::string>())), ""},
            {text(kind), ""},
            {text(grouped(layer.at("inputs").get<std::int64_t>())), "number"},
            {text(percent(share.at("diagonal_mass").get<double>())), "number"},
            {text(percent(share.at("diagonal_mass_if_alike").get<double>())), "number"},
-           {text(decimal(diagonal_ratio(share))), "number"},
+           {text(ratio_cell(diagonal_ratio(share))), "number"},
            {text(percent(share.at("related_pairs").get<double>())), "number"}});
     }
   }
@@ -101,10 +116,11 @@ class Range {
     if (high_.layer.empty() || value > high_.value) high_ = {layer, value};
   }
 
+  bool is_empty() const { return low_.layer.empty(); }
   double low() const { return low_.value; }
   double high() const { return high_.value; }
 
-  /// "from 1.2 (conv2) to 3.4 (fc3)"
+  /// "from 1.2 (conv1 out) to 3.4 (fc2 out)"
   std::string to_text(std::string (*format)(double)) const {
     return "from " + format(low_.value) + " (" + low_.layer + ") to " + format(high_.value) + " (" +
            high_.layer + ")";
@@ -124,7 +140,7 @@ class CovarianceHeatmap : public Experiment {
   std::string name() const override { return "fig-covariance-heatmap"; }
   std::string title() const override { return "Figure 2: the activation covariance"; }
   std::string shows() const override {
-    return "E[a aᵀ] of the hidden layers of LeNet-5, trained with AdaAct on CIFAR-10";
+    return "E[a aᵀ] of the hidden layers of LeNet-5, trained with AdaAct";
   }
 
   ExperimentPlan plan(const ExperimentForm& form) const override {
@@ -151,16 +167,19 @@ class CovarianceHeatmap : public Experiment {
       if (found.measurements.size() > 1) page.add_heading("Seed " + seed);
       const auto& values = measured->values;
       page.add_paragraph(
-          "A = E[a aᵀ] of the input of every layer but the first, after training. Of a convolution "
-          "a is a patch, as it is for AdaAct. The expectation is over the first " +
+          "A = E[a aᵀ] of what every layer but the first reads, after training; conv1 out is the "
+          "output of conv1 as the next layer reads it. Of a convolution a is a patch, as it is for "
+          "AdaAct. The expectation is over the first " +
           grouped(values.at("images").get<std::int64_t>()) +
           " training images, without augmentation.");
       std::vector<Markup> figures;
       for (const auto& layer : values.at("layers")) {
         const auto layer_name = layer.at("layer").get<std::string>();
-        figures.push_back(page.heatmap(heatmap_of(layer_name, measured->tensors.at(layer_name)),
-                                       "covariance_" + layer_name + "_seed_" + seed,
-                                       "|A|; blank where it is 0: an input that is never active."));
+        figures.push_back(
+            page.heatmap(heatmap_of(layer_name, measured->tensors.at(layer_name)),
+                         "covariance_" + layer_name + "_seed_" + seed,
+                         "|A|; blank where it is 0: on the diagonal an input that is "
+                         "never active, elsewhere two that are never active together."));
       }
       page.add_figures(figures);
       page.add_table(shares_table(values.at("layers")));
@@ -177,9 +196,9 @@ class CovarianceHeatmap : public Experiment {
     for (const auto& [planned, measured] : found.measurements) {
       if (!measured) return {};
       for (const auto& layer : measured->values.at("layers")) {
-        const auto name = layer.at("layer").get<std::string>();
+        const auto name = label_of(layer.at("layer").get<std::string>());
         related.add(name, layer.at("uncentred").at("related_pairs").get<double>());
-        larger.add(name, diagonal_ratio(layer.at("uncentred")));
+        if (const auto ratio = diagonal_ratio(layer.at("uncentred"))) larger.add(name, *ratio);
         mass.add(name, layer.at("uncentred").at("diagonal_mass").get<double>());
         centred_related.add(name, layer.at("centred").at("related_pairs").get<double>());
       }
@@ -190,9 +209,10 @@ class CovarianceHeatmap : public Experiment {
                  ". Taken for sparse: at most " + percent(kSparse) + " in every layer, uncentred.",
              verdict_if(related.high() <= kSparse)},
             {"Entries on its diagonal tend to be larger than the others.",
-             "The median of the diagonal is " + larger.to_text(rounded) +
-                 " times that of the other entries.",
-             verdict_if(larger.low() > 1.0)},
+             larger.is_empty() ? "In every layer both medians are 0: most inputs are never active."
+                               : "The median of the diagonal is " + larger.to_text(ratio_text) +
+                                     " times that of the other entries.",
+             larger.is_empty() ? Finding::Verdict::Open : verdict_if(larger.low() > 1.0)},
             {"So a diagonal matrix may stand for it, which is what AdaAct rests on.",
              "Of the sum of all |A_ij| the diagonal holds " + mass.to_text(percent) +
                  ". Taken for enough: " + percent(kMostOfTheMass) + " in every layer.",

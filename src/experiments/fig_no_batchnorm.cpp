@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "experiments/catalog.h"
 #include "experiments/curves.h"
 #include "experiments/paper_runs.h"
@@ -28,7 +26,8 @@ struct Removal {
   RunSeries with;
   RunSeries without;
 
-  double drop() const { return final_top1(with) - final_top1(without); }
+  OverSeeds loss() const { return final_over_seeds(with) - final_over_seeds(without); }
+  double drop() const { return loss().mean; }
 };
 
 /// In plots an optimizer has one colour, with dashes where there is no batch normalization.
@@ -81,23 +80,26 @@ std::string drops(const Removals& removals) {
 }
 
 Finding both_lose(const Removals& removals) {
-  const auto verdict = verdict_on_lead(std::min(removals.adaact.drop(), removals.sgd.drop()), 0.0);
+  const auto [verdict, reason] =
+      judge({{"AdaAct's loss", removals.adaact.loss()}, {"SGD's loss", removals.sgd.loss()}});
   return {"Without batch normalization both AdaAct and SGD lose test accuracy.",
-          drops(removals) + too_close(verdict), verdict};
+          drops(removals) + reason, verdict};
 }
 
 Finding adaact_loses_less(const Removals& removals) {
-  const auto verdict = verdict_on_lead(removals.sgd.drop(), removals.adaact.drop());
+  const auto [verdict, reason] =
+      judge({{"the losses of AdaAct and SGD", removals.sgd.loss() - removals.adaact.loss()}});
   return {"AdaAct loses less than SGD when batch normalization is removed.",
-          drops(removals) + too_close(verdict), verdict};
+          drops(removals) + reason, verdict};
 }
 
 Finding adaact_is_better(const Removals& removals) {
   const auto& adaact = removals.adaact.without;
   const auto& sgd = removals.sgd.without;
-  const auto verdict = verdict_on_lead(final_top1(adaact), final_top1(sgd));
+  const auto [verdict, reason] =
+      judge({{"AdaAct and SGD", final_over_seeds(adaact) - final_over_seeds(sgd)}});
   return {"Without batch normalization AdaAct has a higher test accuracy than SGD.",
-          accuracy_list({adaact, sgd}, final_top1) + "." + too_close(verdict), verdict};
+          accuracy_list({adaact, sgd}, final_top1) + "." + reason, verdict};
 }
 
 class FigNoBatchnorm : public Experiment {

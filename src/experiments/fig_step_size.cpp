@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include <adaact/optim/registry.h>
 #include <torch/torch.h>
 
 #include "experiments/catalog.h"
@@ -33,11 +34,12 @@ ordered_json setting_of(const RunConfig& config) {
           {"dataset", config.dataset},
           {"limit_train", config.limit_train},
           {"augment", config.augment},
-          {"optimizer_options", ordered_json::parse(config.optimizer_options)},
+          {"optimizer_options",
+           ordered_json::parse(complete_options(config.optimizer, config.optimizer_options))},
           {"schedule", config.schedule},
           {"epochs", config.epochs},
           {"batch_size", config.batch_size},
-          {"idle", kIdle},
+          {"idle_in_both", kIdle},
           {"seed", config.seed}};
 }
 
@@ -48,7 +50,8 @@ Measured measure_changes(const RunConfig& config, std::int64_t workers, const Pr
   measured.values = {{"change", changes.change.to_json()},
                      {"step", changes.step.to_json()},
                      {"growing", changes.growing.to_json()},
-                     {"idle_inputs", changes.idle.to_json()}};
+                     {"idle_inputs", changes.idle.to_json()},
+                     {"inputs_idle_in_one", changes.idle_in_one.to_json()}};
   return measured;
 }
 
@@ -59,10 +62,13 @@ Measured measure_differences(const RunConfig& config, std::int64_t workers,
       data, kReplaced, *open_split(config, Split::Test), kReplacement);
   const auto differences = neighbour_differences(config, data, neighbour, workers, progress);
   Measured measured;
-  measured.values = {
-      {"term_a", differences.term_a.to_json()}, {"root_norm", differences.root_norm.to_json()},
-      {"term_b", differences.term_b.to_json()}, {"delta", differences.delta.to_json()},
-      {"norm", differences.norm.to_json()},     {"idle_inputs", differences.idle.to_json()}};
+  measured.values = {{"term_a", differences.term_a.to_json()},
+                     {"root_norm", differences.root_norm.to_json()},
+                     {"term_b", differences.term_b.to_json()},
+                     {"delta", differences.delta.to_json()},
+                     {"norm", differences.norm.to_json()},
+                     {"idle_inputs", differences.idle.to_json()},
+                     {"inputs_idle_in_one", differences.idle_in_one.to_json()}};
   return measured;
 }
 
@@ -77,6 +83,10 @@ RunConfig prepared(const RunConfig& config, const Machine& machine) {
 
 StepRecord record_of(const Measured& measured, const char* name) {
   return StepRecord::from_json(measured.values.at(name));
+}
+
+std::string mean_of_last_epoch(const Measured& measured, const char* name) {
+  return fixed(record_of(measured, name).means().back(), 1);
 }
 
 std::vector<double> quotients(const std::vector<double>& dividends,
@@ -169,12 +179,13 @@ std::vector<Finding> findings_of_changes(const Measured& measured) {
   const auto change = record_of(measured, "change").means();
   const auto relative = quotients(change, record_of(measured, "step").means());
   const auto growing = record_of(measured, "growing").means();
-  const auto left = mean_of_last_tenth(change) / mean_of_first_tenth(change);
+  const auto left = mean_of_last_tenth(relative) / mean_of_first_tenth(relative);
   return {{"The effective step changes less and less: η_t/√v̂_t − η_{t−1}/√v̂_{t−1} → 0.",
            kOverTraining + ("its mean size goes " + from_to(change, rounded)) +
-               "; in proportion to the step itself, which goes to 0 with η, " +
-               from_to(relative, percent) + ". Taken for going to 0: at most " +
-               percent(kGoesToZero) + " is left.",
+               "; in proportion to the step itself " + from_to(relative, percent) +
+               ". The first goes to 0 with η, whatever √v̂ does. Taken for going to 0: of the "
+               "second at most " +
+               percent(kGoesToZero) + " is left; it is " + percent(left) + ".",
            verdict_if(left <= kGoesToZero)},
           {"Assumption A5: from some iteration on no effective step grows.",
            kOverTraining +
@@ -204,12 +215,21 @@ std::vector<Finding> findings_of_differences(const Measured& measured) {
            Finding::Verdict::Open}};
 }
 
+bool has_several_seeds(const Found& found) {
+  const auto seed_of = [](const Found::Measurement& each) {
+    return each.planned.setting.at("seed");
+  };
+  return std::any_of(found.measurements.begin(), found.measurements.end(), [&](const auto& each) {
+    return seed_of(each) != seed_of(found.measurements.front());
+  });
+}
+
 class StepSize : public Experiment {
  public:
   std::string name() const override { return "fig-step-size"; }
   std::string title() const override { return "Figure 5: differences of the effective step"; }
   std::string shows() const override {
-    return "LeNet-5 on Fashion-MNIST: η/√v̂ between iterations and between neighbouring data sets";
+    return "LeNet-5: η/√v̂ between iterations and between neighbouring data sets";
   }
 
   ExperimentPlan plan(const ExperimentForm& form) const override {
@@ -247,31 +267,40 @@ class StepSize : public Experiment {
   void draw(const Found& found, Page& page) const override {
     page.add_paragraph(
         "The effective step of a weight is η/√v̂, as the optimizer has it: bias corrected, with ε. "
-        "Every weight counts, but for biases, whose v̂ is 1, and for weights of an idle input: one "
-        "that has been silent from the beginning or for thousands of steps (v̂ < " +
+        "Every weight counts, but for biases, whose v̂ is 1. An input is idle if it has been silent "
+        "from the beginning or for thousands of steps (v̂ < " +
         rounded(kIdle) +
-        "). Images are not augmented. Neighbouring data sets differ in the first training image: "
-        "in its place one has the first test image. The two models begin with the same weights, "
-        "see the samples in the same order, and keep the learning rate that they begin with.");
+        "); its weights are left out where it is idle before and after the step, or under both "
+        "data sets. Images are not augmented. Neighbouring data sets differ in the first training "
+        "image: in its place one has the first test image. The two models begin with the same "
+        "weights, see the samples in the same order, and keep the learning rate that they begin "
+        "with.");
     for (const auto& [planned, measured] : found.measurements) {
       if (!measured) continue;
       const auto seed = planned.setting.at("seed").dump();
       page.add_heading("Difference " + planned.series + ", seed " + seed);
       const auto draw_one = planned.series == kBetweenIterations ? draw_changes : draw_differences;
       draw_one(*measured, "_seed_" + seed, page);
-      page.add_paragraph("Idle inputs in the last epoch: " +
-                         rounded(record_of(*measured, "idle_inputs").means().back()) +
-                         " in the mean.");
+      page.add_paragraph(
+          "Idle inputs in the last epoch: " + mean_of_last_epoch(*measured, "idle_inputs") +
+          " in the mean, left out; idle on one side only, and not left out: " +
+          mean_of_last_epoch(*measured, "inputs_idle_in_one") + ".");
     }
   }
 
   std::vector<Finding> findings(const Found& found) const override {
     std::vector<Finding> all;
+    const bool several_seeds = has_several_seeds(found);
     for (const auto& [planned, measured] : found.measurements) {
       if (!measured) continue;
       const auto some = planned.series == kBetweenIterations ? findings_of_changes(*measured)
                                                              : findings_of_differences(*measured);
-      all.insert(all.end(), some.begin(), some.end());
+      for (auto finding : some) {
+        if (several_seeds) {
+          finding.claim = "Seed " + planned.setting.at("seed").dump() + ": " + finding.claim;
+        }
+        all.push_back(std::move(finding));
+      }
     }
     return all;
   }

@@ -66,6 +66,12 @@ bool are_equal(const Measured& one, const Measured& other) {
                     });
 }
 
+bool lies_below(const fs::path& folder, const fs::path& results) {
+  const auto relative =
+      fs::weakly_canonical(folder).lexically_relative(fs::weakly_canonical(results));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
 /// Whether it is there now.
 bool keep_run(const RunHistory& run, const fs::path& folder) {
   const auto files = small_files_of(run);
@@ -91,7 +97,8 @@ std::vector<std::string> keep(const Found& found, const fs::path& results) {
   };
   for (const auto& run : found.runs) {
     const auto folder = results / folder_name(run.planned);
-    if (run.history && !keep_run(*run.history, folder)) tell_of(folder);
+    if (!run.history || lies_below(run.history->folder, results)) continue;
+    if (!keep_run(*run.history, folder)) tell_of(folder);
   }
   for (const auto& measurement : found.measurements) {
     const auto folder = results / folder_name(measurement.planned);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 
 #include "experiments/paper_runs.h"
 #include "report/format.h"
+#include "report/mean_and_error.h"
 
 namespace adaact {
 namespace {
@@ -21,9 +23,9 @@ std::string without_ending(const std::string& name, const std::string& ending) {
   return ends_so ? name.substr(0, name.size() - ending.size()) : name;
 }
 
-std::string layer_of(const ActivationVariance& variance) {
-  return without_ending(variance.layer, ".weight");
-}
+std::string layer_of_weight(const std::string& weight) { return without_ending(weight, ".weight"); }
+
+std::string layer_of(const ActivationVariance& variance) { return layer_of_weight(variance.layer); }
 
 }  // namespace
 
@@ -50,6 +52,14 @@ std::vector<std::string> hidden_layers(const std::vector<RunSeries>& all) {
   return {};
 }
 
+std::string label_of(const std::string& layer) {
+  constexpr const char* kLayers[]{"conv1", "conv2", "fc1", "fc2", "fc3"};
+  for (std::size_t index = 1; index < std::size(kLayers); ++index) {
+    if (layer == kLayers[index]) return kLayers[index - 1] + std::string(" out");
+  }
+  return "input of " + layer;
+}
+
 std::vector<ActivationVariance> variances_by_epoch(const RunSeries& series,
                                                    const std::string& layer) {
   std::vector<std::vector<ActivationVariance>> of_seeds;  // by epoch
@@ -66,22 +76,34 @@ std::vector<ActivationVariance> variances_by_epoch(const RunSeries& series,
   return variances;
 }
 
+double mean_second_moment(const RunSeries& series, const std::string& layer) {
+  std::vector<double> moments;
+  for (const auto* run : series.runs) {
+    for (const auto& epoch : run->epochs) {
+      for (const auto& [weight, moment] : epoch.second_moments) {
+        if (layer_of_weight(weight) == layer) moments.push_back(moment);
+      }
+    }
+  }
+  return moments.empty() ? std::numeric_limits<double>::quiet_NaN() : mean_and_error(moments).mean;
+}
+
 ActivationVariance together(const std::vector<ActivationVariance>& measured) {
   if (measured.empty()) {
     const auto nan = std::numeric_limits<double>::quiet_NaN();
-    return {"", nan, nan, nan, nan, nan, nan};
+    return {"", nan, nan, nan, nan, nan, nan, nan};
   }
   auto total = measured.front();
   for (auto part = measured.begin() + 1; part != measured.end(); ++part) {
     total.mean += part->mean;
-    total.second_moment += part->second_moment;
     total.lowest_mean = lower(total.lowest_mean, part->lowest_mean);
     total.highest_mean = higher(total.highest_mean, part->highest_mean);
     total.lowest = lower(total.lowest, part->lowest);
     total.highest = higher(total.highest, part->highest);
+    total.lowest_moment = lower(total.lowest_moment, part->lowest_moment);
+    total.highest_moment = higher(total.highest_moment, part->highest_moment);
   }
   total.mean /= static_cast<double>(measured.size());
-  total.second_moment /= static_cast<double>(measured.size());
   return total;
 }
 

@@ -21,7 +21,8 @@ bool has_activation_variances(const RunHistory& run) {
 }
 
 bool will_do(const RunHistory& run, const PlannedRun& planned) {
-  return run.finished && !run.epochs.empty() &&
+  const bool is_whole = static_cast<std::int64_t>(run.epochs.size()) == run.config.epochs;
+  return run.finished && is_whole &&
          (!planned.activation_variances || has_activation_variances(run));
 }
 
@@ -50,8 +51,12 @@ void RunShelf::look_into(const fs::path& folder) {
       add(folder);
       return;
     }
-    for (const auto& each : folders_in(folder)) look_into(each);
   } catch (const std::exception& error) {
+    leave_out(folder, error);  // somebody else's; runs may still lie below
+  }
+  try {
+    for (const auto& each : folders_in(folder)) look_into(each);
+  } catch (const fs::filesystem_error& error) {
     leave_out(folder, error);
   }
 }
@@ -68,13 +73,21 @@ void RunShelf::leave_out(const fs::path& folder, const std::exception& error) {
   messages_.push_back(folder.string() + " is left out: " + error_text(error));
 }
 
+void RunShelf::tell_of_others(const fs::path& chosen, std::size_t others) {
+  messages_.push_back(std::to_string(others) + " other run" + (others == 1 ? "" : "s") +
+                      " of the same configuration as " + chosen.string() + " are not shown");
+}
+
 std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
   auto& folders = runs_[key_of(planned.config)];
   for (auto folder = folders.begin(); folder != folders.end();) {
     try {
       // Kept results have no steps: an experiment must do without.
       auto history = RunHistory::read(*folder, RunHistory::Detail::WithoutSteps);
-      if (will_do(history, planned)) return history;
+      if (will_do(history, planned)) {
+        if (folders.size() > 1) tell_of_others(*folder, folders.size() - 1);
+        return history;
+      }
       ++folder;
     } catch (const std::exception& error) {
       leave_out(*folder, error);

@@ -26,7 +26,7 @@ class RunShelf {
   /// The trained weights of such a run; empty where they were not kept.
   std::filesystem::path find_model(const PlannedRun& planned) const;
 
-  /// What was left out, and why.
+  /// What was left out, and why; which of several was taken.
   const std::vector<std::string>& messages() const noexcept { return messages_; }
 
  private:
@@ -34,6 +34,7 @@ class RunShelf {
 
   void look_into(const std::filesystem::path& folder);
   void add(const std::filesystem::path& folder);
+  void tell_of_others(const std::filesystem::path& chosen, std::size_t others);
   void leave_out(const std::filesystem::path& folder, const std::exception& error);
 
   Index runs_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "experiments/tenth.h"
+
 namespace adaact {
 namespace {
 
@@ -12,7 +14,7 @@ double mean_of(Iterator begin, Iterator end) {
 }
 
 std::ptrdiff_t tenth(const std::vector<double>& epochs) {
-  return std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(epochs.size()) / 10);
+  return static_cast<std::ptrdiff_t>(tenth_of(epochs.size()));
 }
 
 }  // namespace

@@ -87,8 +87,18 @@ class Training {
   Loader loader_;
 };
 
-torch::Tensor idle_inputs(const torch::Tensor& counts) {
-  return (counts == 0).sum().to(torch::kFloat64);
+/// Two steps that are compared, input by input.
+struct ComparedInputs {
+  torch::Tensor counts;       // 0 where the input is idle in both
+  torch::Tensor idle;         // inputs that are
+  torch::Tensor idle_in_one;  // and those that are in one of them only
+};
+
+ComparedInputs compared_inputs(const InverseRoots& one, const InverseRoots& other) {
+  const auto counts = torch::maximum(one.counts, other.counts);
+  const auto one_is_idle = one.counts == 0;
+  return {counts, (counts == 0).sum().to(torch::kFloat64),
+          one_is_idle.logical_xor(other.counts == 0).sum().to(torch::kFloat64)};
 }
 
 /// One transfer from a GPU instead of many.
@@ -123,22 +133,25 @@ StepSizeChanges step_size_changes(const RunConfig& config, std::shared_ptr<const
       if (!training.step(rate)) break;
       const auto now = training.inverse_roots();
       if (steps > 0) {
-        const auto counts = torch::minimum(before.counts, now.counts);
+        const auto inputs = compared_inputs(before, now);
+        const auto& counts = inputs.counts;
         const auto weights = counts.sum();
         const auto steps_now = rate * now.values;
         const auto changes_now = steps_now - rate_before * before.values;
-        const auto [change, step, growing, idle] = read(
+        const auto [change, step, growing, idle, idle_in_one] = read(
             {(counts * changes_now.abs()).sum() / weights, (counts * steps_now).sum() / weights,
-             (counts * (changes_now > 0)).sum() / weights, idle_inputs(counts)});
+             (counts * (changes_now > 0)).sum() / weights, inputs.idle, inputs.idle_in_one});
         changes.change.add(change);
         changes.step.add(step);
         changes.growing.add(growing);
         changes.idle.add(idle);
+        changes.idle_in_one.add(idle_in_one);
       }
       before = now;
       rate_before = rate;
     }
-    for (auto* record : {&changes.change, &changes.step, &changes.growing, &changes.idle}) {
+    for (auto* record :
+         {&changes.change, &changes.step, &changes.growing, &changes.idle, &changes.idle_in_one}) {
       record->end_epoch();
     }
     progress(epoch_of(epoch, config) + ": η " + rounded(rate_before));
@@ -165,12 +178,13 @@ NeighbourDifferences neighbour_differences(const RunConfig& config,
     while (one.step(rate) && other.step(rate)) {
       const auto ours = one.inverse_roots();
       const auto theirs = other.inverse_roots();
-      const auto counts = torch::minimum(ours.counts, theirs.counts);
+      const auto inputs = compared_inputs(ours, theirs);
+      const auto& counts = inputs.counts;
       const auto theta = one.parameters().to(torch::kFloat64);
-      const auto [term_a, root_norm, next_delta, norm, idle] =
+      const auto [term_a, root_norm, next_delta, norm, idle, idle_in_one] =
           read({(counts * (ours.values - theirs.values).square()).sum().sqrt(),
                 (counts * ours.values.square()).sum().sqrt(), (theta - other.parameters()).norm(),
-                theta.norm(), idle_inputs(counts)});
+                theta.norm(), inputs.idle, inputs.idle_in_one});
       term_b = beta1 * term_b + (1.0 - beta1) * delta;  // with Δ_t
       delta = next_delta;                               // Δ_{t+1}
       differences.term_a.add(term_a);
@@ -179,9 +193,11 @@ NeighbourDifferences neighbour_differences(const RunConfig& config,
       differences.delta.add(delta);
       differences.norm.add(norm);
       differences.idle.add(idle);
+      differences.idle_in_one.add(idle_in_one);
     }
-    for (auto* record : {&differences.term_a, &differences.root_norm, &differences.term_b,
-                         &differences.delta, &differences.norm, &differences.idle}) {
+    for (auto* record :
+         {&differences.term_a, &differences.root_norm, &differences.term_b, &differences.delta,
+          &differences.norm, &differences.idle, &differences.idle_in_one}) {
       record->end_epoch();
     }
     progress(epoch_of(epoch, config) + ": Δ " + rounded(delta));

@@ -18,26 +18,29 @@ namespace adaact {
 
 /// An input with a smaller v̂ is idle: a neuron that has been silent, whatever the image, from the
 /// beginning or for thousands of steps. Its weights have no gradient, so that the length of their step,
-/// which grows without end, says nothing; it is left out of every number.
+/// which grows without end, says nothing. It is left out of a number that compares two steps where it is
+/// idle in both of them; one that falls idle or wakes up counts.
 inline constexpr double kIdle = 1e-6;
 
 /// From step to step, beginning with the second.
 struct StepSizeChanges {
-  StepRecord change;   // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
-  StepRecord step;     // mean of η_t/√v̂_t
-  StepRecord growing;  // share of weights of which it is larger than before
-  StepRecord idle;     // inputs
+  StepRecord change;       // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
+  StepRecord step;         // mean of η_t/√v̂_t
+  StepRecord growing;      // share of weights of which it is larger than before
+  StepRecord idle;         // inputs, before the step and after it
+  StepRecord idle_in_one;  // before it or after it only
 };
 
 /// Between the trainings on S and S′. Symbols and indices are those of the stability theorem; its
 /// Δ_t is what the steps before t have made, so step t makes Δ_{t+1}.
 struct NeighbourDifferences {
-  StepRecord term_a;     // ‖1/√v̂_t − 1/√v̂′_t‖₂
-  StepRecord root_norm;  // ‖1/√v̂_t‖₂, beside which the first is large or small
-  StepRecord term_b;     // Σ_{k ≤ t} β₁^{t−k} (1 − β₁) Δ_k
-  StepRecord delta;      // Δ_{t+1} = ‖θ_{t+1} − θ′_{t+1}‖₂
-  StepRecord norm;       // ‖θ_{t+1}‖₂
-  StepRecord idle;       // inputs, in one training or in both
+  StepRecord term_a;       // ‖1/√v̂_t − 1/√v̂′_t‖₂
+  StepRecord root_norm;    // ‖1/√v̂_t‖₂, beside which the first is large or small
+  StepRecord term_b;       // Σ_{k ≤ t} β₁^{t−k} (1 − β₁) Δ_k
+  StepRecord delta;        // Δ_{t+1} = ‖θ_{t+1} − θ′_{t+1}‖₂
+  StepRecord norm;         // ‖θ_{t+1}‖₂
+  StepRecord idle;         // inputs, in both trainings
+  StepRecord idle_in_one;  // in one of them only
 };
 
 /// Takes a line about each epoch. What it throws ends the measurement.

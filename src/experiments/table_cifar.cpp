@@ -6,6 +6,7 @@
 
 #include "experiments/catalog.h"
 #include "experiments/cifar_comparison.h"
+#include "experiments/curves.h"
 #include "experiments/paper_runs.h"
 #include "report/format.h"
 #include "report/mean_and_error.h"
@@ -105,6 +106,10 @@ struct Compared {
   MeanAndError papers;
 
   std::string title() const { return optimizer_title(optimizer); }
+  /// A fraction.
+  OverSeeds over_seeds() const {
+    return {ours.mean / 100.0, ours.standard_error / 100.0, seeds, seeds};
+  }
   /// Of a single run it is not known: that of one of the paper's takes its place.
   double our_error() const {
     return seeds > 1 ? ours.standard_error : papers.standard_error * std::sqrt(kRunsOfPaper);
@@ -151,21 +156,39 @@ std::string from_the_best(std::vector<Compared> cells, MeanAndError Compared::*a
   return list;
 }
 
+/// Nearer to each other than two standard errors of ours.
+bool are_too_close(const Compared& one, const Compared& other) {
+  return std::abs(one.ours.mean - other.ours.mean) <=
+         2.0 * std::hypot(one.our_error(), other.our_error());
+}
+
 Finding same_order(const std::vector<Compared>& cells, const std::string& where) {
   std::string swapped;
+  std::string close;
   for (auto one = cells.begin(); one != cells.end(); ++one) {
     for (auto other = one + 1; other != cells.end(); ++other) {
-      if (!are_swapped(*one, *other)) continue;
-      swapped += (swapped.empty() ? "" : ", ") + one->title() + " and " + other->title();
+      const auto names = one->title() + " and " + other->title();
+      if (are_swapped(*one, *other)) {
+        swapped += (swapped.empty() ? "" : ", ") + names;
+      } else if (are_too_close(*one, *other)) {
+        close += (close.empty() ? "" : ", ") + names;
+      }
     }
   }
-  const bool all_there = cells.size() == paper_optimizers().size();
   Finding finding{where + ", from the best: " + from_the_best(cells, &Compared::papers),
-                  from_the_best(cells, &Compared::ours),
-                  all_there ? Verdict::Agrees : Verdict::Open};
-  if (swapped.empty()) return finding;
-  finding.measured += "; swapped by more than two standard errors: " + swapped;
-  finding.verdict = Verdict::Disagrees;
+                  from_the_best(cells, &Compared::ours), Verdict::Open};
+  if (!swapped.empty())
+    finding.measured += "; swapped by more than two standard errors: " + swapped;
+  if (!close.empty()) finding.measured += "; too close to call: " + close;
+  const bool enough_seeds = std::all_of(
+      cells.begin(), cells.end(), [](const Compared& cell) { return cell.seeds >= kFewestSeeds; });
+  if (!enough_seeds) {
+    finding.measured += "; fewer than three seeds of one or more: no verdict";
+  } else if (!swapped.empty()) {
+    finding.verdict = Verdict::Disagrees;
+  } else if (cells.size() == paper_optimizers().size()) {
+    finding.verdict = Verdict::Agrees;
+  }
   return finding;
 }
 
@@ -191,13 +214,21 @@ std::optional<Finding> adaptive_methods_end_lower(const std::vector<Compared>& c
   if (adaptive.empty() || others.empty()) return std::nullopt;
   const auto& best = *std::max_element(adaptive.begin(), adaptive.end(), is_lower);
   const auto& lowest = *std::min_element(others.begin(), others.end(), is_lower);
+  std::vector<Lead> leads;
+  for (const auto& other : others) {
+    for (const auto& one : adaptive) {
+      leads.push_back(
+          {other.title() + " and " + one.title(), other.over_seeds() - one.over_seeds()});
+    }
+  }
+  auto [verdict, reason] = judge(leads);
   const bool all_there = adaptive.size() + others.size() == 6;
-  const auto if_lower = all_there ? Verdict::Agrees : Verdict::Open;
+  if (!all_there && verdict == Verdict::Agrees) verdict = Verdict::Open;
   return Finding{where + ": Adam, AdamW and Adan end lower than AdaAct, SGD and KFAC",
                  "the best of those, " + best.title() + ": " + accuracy_text(best.ours) +
                      " %; the lowest of these, " + lowest.title() + ": " +
-                     accuracy_text(lowest.ours) + " %",
-                 is_lower(best, lowest) ? if_lower : Verdict::Disagrees};
+                     accuracy_text(lowest.ours) + " %." + reason,
+                 verdict};
 }
 
 std::optional<Finding> adaact_is_like_sgd(const std::vector<Compared>& cells,

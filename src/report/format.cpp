@@ -24,6 +24,10 @@ std::string decimal(double value) {
   return formatted(std::abs(value) < 1e4 ? "%.4f" : "%.2e", value);
 }
 
+std::string fixed(double value, int decimals) {
+  return std::isfinite(value) ? formatted("%.*f", decimals, value) : kNothing;
+}
+
 std::string rounded(double value) {
   return std::isfinite(value) ? formatted("%g", value) : kNothing;
 }

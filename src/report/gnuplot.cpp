@@ -97,6 +97,8 @@ RenderedPlot draw(const std::function<std::string(const fs::path&, const fs::pat
 
 }  // namespace
 
+void check_gnuplot() { run_gnuplot("/dev/null", "/dev/null"); }
+
 RenderedPlot render_plot(const Plot& described, const std::string& id) {
   const auto plot = drawable_part(described);
   TORCH_CHECK(!plot.series.empty(), "adaact: the plot '", plot.title,

@@ -15,6 +15,9 @@ struct RenderedPlot {
   std::string png;  // a file, complete with title and legend, on white
 };
 
+/// An error that says what to install where there is no gnuplot.
+void check_gnuplot();
+
 /// Runs gnuplot. `id` is put before the ids within the SVG, which are unique in a page if it is.
 RenderedPlot render_plot(const Plot& plot, const std::string& id);
 RenderedPlot render_heatmap(const Heatmap& heatmap, const std::string& id);

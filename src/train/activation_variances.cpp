@@ -13,18 +13,19 @@ namespace {
 enum Column : std::int64_t {
   kCount,  // sums
   kMean,
-  kSecondMoment,
   kLowestMean,  // minima
   kLowest,
+  kLowestMoment,
   kHighestMean,  // maxima
   kHighest,
+  kHighestMoment,
   kColumns
 };
 constexpr std::int64_t kSums = kLowestMean - kCount;
 constexpr std::int64_t kMinima = kHighestMean - kLowestMean;
 constexpr std::int64_t kMaxima = kColumns - kHighestMean;
 
-/// Above every variance, and unlike infinity a number that JSON knows.
+/// Above every variance and moment, and unlike infinity a number that JSON knows.
 constexpr double kHuge = std::numeric_limits<double>::max();
 
 /// Layer weights, each with the row that it has in the totals.
@@ -62,8 +63,9 @@ class ActivationVariances::Inputs : public Listener {
     if (values.scalar_type() != torch::kFloat64) values = values.to(torch::kFloat32);
     const auto variance = values.var(/*dim=*/0, /*unbiased=*/false);
     const auto mean = variance.mean();
-    const auto reading = torch::stack({torch::ones_like(mean), mean, values.square().mean(), mean,
-                                       variance.min(), mean, variance.max()})
+    const auto moment = values.square().mean(/*dim=*/0);
+    const auto reading = torch::stack({torch::ones_like(mean), mean, mean, variance.min(),
+                                       moment.min(), mean, variance.max(), moment.max()})
                              .to(torch::kFloat64);
     auto total = totals_.select(0, row->second);
     total.narrow(0, kCount, kSums).add_(reading.narrow(0, kCount, kSums));
@@ -102,7 +104,7 @@ std::vector<ActivationVariance> ActivationVariances::read() {
     if (count == 0.0) continue;
     variances.push_back({map_.parameters()[weight].name, of_layer[kMean] / count,
                          of_layer[kLowestMean], of_layer[kHighestMean], of_layer[kLowest],
-                         of_layer[kHighest], of_layer[kSecondMoment] / count});
+                         of_layer[kHighest], of_layer[kLowestMoment], of_layer[kHighestMoment]});
   }
   return variances;
 }

@@ -47,7 +47,8 @@ void visit_variance(Metrics& metrics, Visitor&& visit) {
   visit("highest_mean", metrics.highest_mean);
   visit("lowest", metrics.lowest);
   visit("highest", metrics.highest);
-  visit("second_moment", metrics.second_moment);
+  visit.if_there("lowest_moment", metrics.lowest_moment);
+  visit.if_there("highest_moment", metrics.highest_moment);
 }
 
 struct Writer {
@@ -56,6 +57,7 @@ struct Writer {
   void operator()(const char* name, const Value& value) const {
     record[name] = value;
   }
+  void if_there(const char* name, double value) const { record[name] = value; }
 };
 
 double number(const ordered_json& value) {
@@ -66,6 +68,10 @@ struct Reader {
   const ordered_json& record;
   void operator()(const char* name, std::int64_t& value) const { record.at(name).get_to(value); }
   void operator()(const char* name, double& value) const { value = number(record.at(name)); }
+  /// For what earlier versions did not write.
+  void if_there(const char* name, double& value) const {
+    value = number(record.contains(name) ? record.at(name) : ordered_json());
+  }
 };
 
 }  // namespace

@@ -54,4 +54,67 @@ TEST(ReproduceCommand, DrawsWhatIsThere) {
   EXPECT_TRUE(contains(bytes_of(folder.at("out") / "table-cifar.html"), "0 of 140 runs"));
 }
 
+TEST(ReproduceCommand, CarriesOutKeepsAndFindsAgain) {
+  const ToolFolder folder;
+  const Words quick{"reproduce", "theory-convergence", "--quick"};
+  const auto with = [&](Words words) {
+    words.insert(words.begin(), quick.begin(), quick.end());
+    return folder.run(words);
+  };
+  const auto out = folder.at("out").string();
+  const auto results = folder.at("results").string();
+  const auto first = with({"--out", out, "--keep", results});
+  ASSERT_EQ(first.code, 0) << first.printed;
+  EXPECT_TRUE(contains(first.printed, "this is not the paper's setting"));
+  EXPECT_TRUE(contains(first.printed, "1 of 5"));
+
+  const auto again = with({"--out", out});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_FALSE(contains(again.printed, "1 of 5")) << "nothing is carried out twice";
+  const auto elsewhere =
+      with({"--out", folder.at("new").string(), "--also", results, "--keep", results});
+  EXPECT_EQ(elsewhere.code, 0);
+  EXPECT_FALSE(contains(elsewhere.printed, "1 of 5")) << "nor what was kept";
+
+  const auto drawn = with({"--from", results, "--out", folder.at("drawn").string()});
+  EXPECT_EQ(drawn.code, 0);
+  EXPECT_FALSE(contains(drawn.printed, "are there")) << "all of it was kept";
+}
+
+TEST(ReproduceCommand, TrainsAQuickFigure) {
+  const ToolFolder folder;
+  const Words command{"reproduce",
+                      "fig-bounded",
+                      "--quick",
+                      "--dataset",
+                      "synthetic",
+                      "--threads",
+                      "1",
+                      "--out",
+                      folder.at("out").string()};
+  const auto first = folder.run(command);
+  ASSERT_EQ(first.code, 0) << first.printed;
+  EXPECT_TRUE(contains(bytes_of(folder.at("out") / "fig-bounded.html"),
+                       "This is not the paper&#39;s setting"))
+      << bytes_of(folder.at("out") / "fig-bounded.html").substr(0, 3000);
+  EXPECT_FALSE(contains(folder.run(command).printed, "1 of 1"));
+}
+
+TEST(ReproduceCommand, FindsMistakesBeforeTheWork) {
+  const ToolFolder folder;
+  const auto twice = folder.run({"reproduce", "theory-convergence", "--quick", "--seeds", "1,1",
+                                 "--out", folder.at("out").string()});
+  EXPECT_EQ(twice.code, 1);
+  EXPECT_TRUE(contains(twice.printed, "--seeds names 1 twice"));
+  const auto nowhere = folder.run(
+      {"reproduce", "theory-convergence", "--quick", "--out", "/proc/nowhere/reproduction"});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_FALSE(contains(nowhere.printed, "1 of 5")) << nowhere.printed;
+  const auto no_data =
+      folder.run({"reproduce", "fig-step-size", "--quick", "--data-dir",
+                  folder.at("nothing").string(), "--out", folder.at("out").string()});
+  EXPECT_EQ(no_data.code, 1);
+  EXPECT_FALSE(contains(no_data.printed, "1 of 2")) << no_data.printed;
+}
+
 }  // namespace

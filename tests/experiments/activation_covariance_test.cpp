@@ -156,6 +156,35 @@ TEST(CovarianceHeatmap, DrawsEveryLayerWithItsShares) {
   EXPECT_TRUE(contains(html, "<td class=\"number\">3.0000</td><td class=\"number\">25.00 %</td>"));
 }
 
+TEST(CovarianceHeatmap, CallsActivationsByTheLayerThatMadeThem) {
+  const auto& experiment = adaact::fig_covariance_heatmap();
+  const auto found = found_measurements(experiment, {made_up(0.25, 3.0)});
+  EXPECT_TRUE(contains(drawn(experiment, found), "<th scope=\"row\">conv2 out</th>"));
+  EXPECT_TRUE(contains(experiment.findings(found)[1].measured, "from 3 (conv2 out)"));
+}
+
+/// The layer again, with such medians.
+Measured with_medians(double on, double off) {
+  auto measured = made_up(0.25, 3.0);
+  for (const char* kind : {"uncentred", "centred"}) {
+    measured.values["layers"][0][kind]["median_on_diagonal"] = on;
+    measured.values["layers"][0][kind]["median_off_diagonal"] = off;
+  }
+  return measured;
+}
+
+TEST(CovarianceHeatmap, MediansOfZeroMakeNoNumbersThatAreNone) {
+  const auto& experiment = adaact::fig_covariance_heatmap();
+  const auto infinite = found_measurements(experiment, {with_medians(2.0, 0.0)});
+  EXPECT_EQ(experiment.findings(infinite)[1].verdict, Finding::Verdict::Agrees);
+  EXPECT_TRUE(contains(experiment.findings(infinite)[1].measured, "from ∞ (conv2 out)"));
+  EXPECT_TRUE(contains(drawn(experiment, infinite), "<td class=\"number\">∞</td>"));
+  const auto undefined = found_measurements(experiment, {with_medians(0.0, 0.0)});
+  EXPECT_EQ(experiment.findings(undefined)[1].verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(experiment.findings(undefined)[1].measured, "both medians are 0"));
+  EXPECT_TRUE(contains(drawn(experiment, undefined), "<td class=\"number\">–</td>"));
+}
+
 TEST(CovarianceHeatmap, AgreesOrNotByItsCriteria) {
   const auto& experiment = adaact::fig_covariance_heatmap();
   const auto verdicts = [&](const Measured& measured) {

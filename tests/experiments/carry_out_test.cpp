@@ -138,6 +138,28 @@ TEST_F(CarryOutTest, GoesOnAfterASignal) {
             bytes_of(at("uninterrupted/runs") / folder_name(small_run(0)) / "model.safetensors"));
 }
 
+TEST_F(CarryOutTest, GoesOnWithTheThreadsThatARunWasBegunWith) {
+  ExperimentPlan plan;
+  plan.runs = {small_run(0)};
+  options_.make_callback = [] { return std::make_unique<SignalAt>(2); };
+  EXPECT_EQ(carry_out_here(plan).signal, SIGTERM);
+  options_.make_callback = [] { return std::make_unique<TrainingCallback>(); };
+  options_.machine.threads = 2;
+  EXPECT_TRUE(carry_out_here(plan).failures.empty());
+  EXPECT_TRUE(fs::exists(run_folder(small_run(0)) / "model.safetensors"));
+}
+
+TEST_F(CarryOutTest, ADataSetThatIsNotThereIsFoundBeforeMeasuring) {
+  auto measurement = size_of_model(small_run(0));
+  measurement.of_run.reset();
+  measurement.setting["dataset"] = "cifar10";
+  ExperimentPlan plan;
+  plan.measurements = {measurement};
+  options_.machine.data_dirs["cifar10"] = at("nothing").string();
+  EXPECT_TRUE(contains(error_of([&] { carry_out_here(plan); }), "nothing"));
+  EXPECT_TRUE(progress_.empty());
+}
+
 TEST_F(CarryOutTest, ARunThatFailsDoesNotEndTheOthers) {
   ExperimentPlan plan;
   plan.runs = {small_run(0), small_run(1)};

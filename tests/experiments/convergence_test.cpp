@@ -1,5 +1,6 @@
 #include "experiments/convergence.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -61,19 +62,21 @@ TEST(Convergence, TheSeedDecides) {
   EXPECT_EQ(once.values.front(), other.values.front()) << "the start is the same";
 }
 
-/// Five seeds whose gradient norms fall like this power of t.
-std::vector<Measured> made_up_norms(double exponent) {
+/// Five seeds whose gradient norms fall like this power of t, up to 512 like another.
+std::vector<Measured> made_up_norms(double exponent, double exponent_at_first) {
   Measured measured;
-  for (const int t : {32, 64, 128}) {
-    measured.values["iterations"].push_back(t);
-    measured.values["squared_gradient_norms"].push_back(std::pow(t, exponent));
+  for (const double t : {32, 64, 128, 256, 512, 1024, 2048}) {
+    const auto falling_at_first = std::pow(std::min(t, 512.0) / 512.0, exponent_at_first);
+    measured.values["iterations"].push_back(static_cast<int>(t));
+    measured.values["squared_gradient_norms"].push_back(
+        falling_at_first * std::pow(std::max(t, 512.0) / 512.0, exponent));
   }
   return std::vector<Measured>(5, measured);
 }
 
 TEST(ConvergenceExperiment, DrawsTheBoundBesideTheMeasurement) {
   const auto& experiment = adaact::theory_convergence();
-  const auto html = drawn(experiment, found_measurements(experiment, made_up_norms(-1.0)));
+  const auto html = drawn(experiment, found_measurements(experiment, made_up_norms(-1.0, -1.0)));
   EXPECT_TRUE(contains(html, "convergence.png"));
   EXPECT_TRUE(contains(html, "is the smallest with which"));
   EXPECT_TRUE(contains(html, "E is the mean: 5."));
@@ -81,13 +84,39 @@ TEST(ConvergenceExperiment, DrawsTheBoundBesideTheMeasurement) {
 
 TEST(ConvergenceExperiment, AgreesWhereTheMeasuredExponentIsNotAboveTheBounds) {
   const auto& experiment = adaact::theory_convergence();
-  const auto verdict = [&](double exponent) {
-    return experiment.findings(found_measurements(experiment, made_up_norms(exponent)))
-        .at(0)
-        .verdict;
+  const auto finding = [&](double exponent, double exponent_at_first) {
+    return experiment
+        .findings(found_measurements(experiment, made_up_norms(exponent, exponent_at_first)))
+        .at(0);
   };
-  EXPECT_EQ(verdict(-0.5), Finding::Verdict::Agrees);
-  EXPECT_EQ(verdict(-0.1), Finding::Verdict::Disagrees);
+  EXPECT_EQ(finding(-0.5, -0.5).verdict, Finding::Verdict::Agrees);
+  EXPECT_EQ(finding(-0.1, -0.1).verdict, Finding::Verdict::Disagrees);
+  EXPECT_EQ(finding(-0.1, -2.0).verdict, Finding::Verdict::Disagrees) << "what was fast is over";
+  EXPECT_EQ(finding(-0.5, -0.01).verdict, Finding::Verdict::Agrees);
+  EXPECT_TRUE(
+      contains(finding(-0.5, -0.01).measured,
+               "From T = 512 to 2,048 it falls like T^-0.50, log T / √T over the same range "
+               "like T^-0.36."))
+      << finding(-0.5, -0.01).measured;
+}
+
+TEST(ConvergenceExperiment, ItsSettingHoldsAllThatDecides) {
+  const auto setting = adaact::theory_convergence().plan({}).measurements.front().setting;
+  EXPECT_EQ(setting.at("steps"), 65536);
+  EXPECT_EQ(setting.at("seed"), 200);
+  EXPECT_EQ(setting.at("problem_seed"), 100);
+  EXPECT_EQ(setting.at("batch"), 8);
+  EXPECT_EQ(setting.at("samples"), 256);
+  EXPECT_EQ(setting.at("betas"), (std::vector<double>{0.9, 0.999}));
+  EXPECT_EQ(setting.at("clip_range"), (std::vector<double>{0.05, 20.0}));
+  EXPECT_EQ(setting.at("learning_rate"), "1/sqrt(t)");
+}
+
+TEST(ConvergenceExperiment, ADataSetIsAnError) {
+  adaact::ExperimentForm form;
+  form.dataset = "cifar10";
+  EXPECT_TRUE(contains(error_of([&] { adaact::theory_convergence().plan(form); }),
+                       "has its own small problem and no data set; 'cifar10' means nothing"));
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ using adaact::ImageSet;
 using adaact::series_named;
 using adaact::series_of;
 using adaact::state_of;
-using adaact::verdict_on_lead;
 using adaact::testing::add_run;
 using adaact::testing::contains;
 using adaact::testing::diverged_in;
@@ -77,12 +76,68 @@ TEST(RunSeries, SaysWhatHappenedToIt) {
             "AdaAct – (not carried out yet), SGD 10.00 % (diverged in epoch 2), Adam 50.00 %");
 }
 
-TEST(Verdict, IsOpenWhereAccuraciesAreTooClose) {
-  EXPECT_EQ(verdict_on_lead(0.92, 0.91), Verdict::Agrees);
-  EXPECT_EQ(verdict_on_lead(0.92, 0.918), Verdict::Open);
-  EXPECT_EQ(verdict_on_lead(0.918, 0.92), Verdict::Open);
-  EXPECT_EQ(verdict_on_lead(0.91, 0.92), Verdict::Disagrees);
-  EXPECT_EQ(verdict_on_lead(kNaN, 0.92), Verdict::Open);
+TEST(RunSeries, TakesTheMedianOfSeconds) {
+  std::vector<adaact::RunHistory> histories(3, history_with({0.2, 0.6}));
+  histories[0].epochs[1].seconds = 10.0;
+  histories[1].epochs[1].seconds = 11.0;
+  histories[2].epochs[1].seconds = 60.0;  // it shared its machine
+  const auto mean = adaact::mean_over_seeds({&histories[0], &histories[1], &histories[2]});
+  ASSERT_EQ(mean.epochs.size(), 2U);
+  EXPECT_DOUBLE_EQ(mean.epochs[1].seconds, 11.0);
+  EXPECT_DOUBLE_EQ(mean.epochs[1].test.top1, 0.6);
+  EXPECT_TRUE(adaact::mean_over_seeds({}).epochs.empty());
+}
+
+TEST(RunSeries, BeginsWithATenthOfItsEpochs) {
+  auto found = two_seeds();
+  std::vector<double> top1(29, 0.9);
+  top1[0] = 0.2;
+  top1[1] = 0.4;
+  add_run(found, "SGD", history_with(top1));
+  EXPECT_DOUBLE_EQ(early_top1(series_of(found)[1]), 0.3);
+}
+
+adaact::Judgement judgement_on(const std::vector<double>& higher,
+                               const std::vector<double>& lower) {
+  return adaact::judge({{"one and other", adaact::over_seeds(higher) - adaact::over_seeds(lower)}});
+}
+
+TEST(Judgement, NeedsThreeSeedsOnBothSides) {
+  const auto single = judgement_on({0.92}, {0.60});
+  EXPECT_EQ(single.verdict, Verdict::Open);
+  EXPECT_EQ(single.reason, " One seed each: no verdict.");
+  const auto two = judgement_on({0.92, 0.92, 0.93}, {0.60, 0.61});
+  EXPECT_EQ(two.verdict, Verdict::Open);
+  EXPECT_EQ(two.reason, " Fewer than three seeds on a side: no verdict.");
+  EXPECT_EQ(judgement_on({0.92, 0.92, 0.93}, {0.6}).reason, two.reason) << "not one each";
+  EXPECT_EQ(judgement_on({}, {0.9, 0.9, 0.9}).verdict, Verdict::Open);
+}
+
+TEST(Judgement, NeedsTwiceTheStandardErrorOfTheDifference) {
+  const std::vector<double> low{0.91, 0.92, 0.93};  // a standard error of 0.00577
+  EXPECT_EQ(judgement_on({0.930, 0.940, 0.950}, low).verdict, Verdict::Agrees);
+  EXPECT_EQ(judgement_on(low, {0.930, 0.940, 0.950}).verdict, Verdict::Disagrees);
+  const auto close = judgement_on({0.925, 0.935, 0.945}, low);
+  EXPECT_EQ(close.verdict, Verdict::Open);
+  EXPECT_TRUE(
+      contains(close.reason, "one and other (1.50 points, twice the error is 1.63 points)"));
+  EXPECT_EQ(judgement_on({0.921, 0.921, 0.921}, {0.920, 0.920, 0.920}).verdict, Verdict::Agrees)
+      << "a small difference counts where seeds hardly differ";
+  EXPECT_EQ(judgement_on({kNaN, 0.9, 0.9}, low).verdict, Verdict::Open);
+}
+
+TEST(Judgement, OfSeveralLeadsIsTheWeakest) {
+  const auto lead = [](double mean) { return adaact::Lead{"a lead", {mean, 0.01, 3, 3}}; };
+  EXPECT_EQ(adaact::judge({lead(0.1), lead(0.2)}).verdict, Verdict::Agrees);
+  EXPECT_EQ(adaact::judge({lead(0.1), lead(0.01)}).verdict, Verdict::Open);
+  EXPECT_EQ(adaact::judge({lead(0.01), lead(-0.1)}).verdict, Verdict::Disagrees);
+}
+
+TEST(Judgement, AveragesHaveTheErrorOfAMean) {
+  const auto average = adaact::average({{0.2, 0.03, 5, 5}, {0.4, 0.04, 3, 3}});
+  EXPECT_DOUBLE_EQ(average.mean, 0.3);
+  EXPECT_DOUBLE_EQ(average.standard_error, 0.025);
+  EXPECT_EQ(average.seeds, 3U);
 }
 
 }  // namespace

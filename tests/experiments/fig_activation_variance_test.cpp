@@ -26,12 +26,27 @@ RunHistory history(double variance, const std::vector<double>& top1_by_epoch) {
   return run;
 }
 
+/// Three seeds, which hardly differ.
+Found three_seeds() {
+  ExperimentForm form;
+  form.seeds = {0, 1, 2};
+  return nothing_found(fig_activation_variance(), form);
+}
+
+void add_seeds(Found& found, const std::string& series, double variance,
+               std::vector<double> top1_by_epoch) {
+  for (const double change : {-0.001, 0.001, 0.001}) {
+    for (auto& top1 : top1_by_epoch) top1 += change;
+    add_run(found, series, history(variance, top1_by_epoch));
+  }
+}
+
 /// As the paper has it.
 Found papers_result() {
-  auto found = nothing_found(fig_activation_variance());
-  add_run(found, "AdaAct", history(0.123, {0.4, 0.7}));
-  add_run(found, "SGD", history(0.456, {0.3, 0.68}));
-  add_run(found, "Adam", history(0.789, {0.5, 0.66}));
+  auto found = three_seeds();
+  add_seeds(found, "AdaAct", 0.123, {0.4, 0.7});
+  add_seeds(found, "SGD", 0.456, {0.3, 0.68});
+  add_seeds(found, "Adam", 0.789, {0.5, 0.66});
   return found;
 }
 
@@ -57,37 +72,67 @@ TEST(FigActivationVariance, TrainsLeNetWithThreeOptimizers) {
 TEST(FigActivationVariance, ShowsHiddenLayersAndNotTheImages) {
   const auto page = drawn(fig_activation_variance(), papers_result());
   EXPECT_TRUE(contains(page,
-                       "<th scope=\"row\">conv2</th><td class=\"number best\">0.123</td>"
+                       "<th scope=\"row\">conv1 out</th><td class=\"number best\">0.123</td>"
                        "<td class=\"number\">0.456</td><td class=\"number\">0.789</td>"));
-  EXPECT_TRUE(contains(page, "Activation variance over epochs, fc3"));
-  EXPECT_EQ(page.find("<th scope=\"row\">conv1</th>"), std::string::npos);
+  EXPECT_TRUE(contains(page, "Activation variance over epochs, fc2 out"));
+  EXPECT_EQ(page.find("fc3 out"), std::string::npos);
+  EXPECT_EQ(page.find("777"), std::string::npos);
   EXPECT_TRUE(contains(page, "70.00 %"));
+}
+
+TEST(FigActivationVariance, ShowsTheSecondMomentOfTheLayersGeometry) {
+  auto found = papers_result();
+  for (auto& run : found.runs) {
+    run.history->epochs[0].second_moments[1].second = 3.0;  // of conv2
+    run.history->epochs[1].second_moments[1].second = 5.0;
+  }
+  const auto page = drawn(fig_activation_variance(), found);
+  EXPECT_TRUE(contains(page, "E[a²], the second moment that AdaAct uses"));
+  EXPECT_TRUE(contains(page, "<th scope=\"row\">conv1 out</th><td class=\"number\">4</td>"));
+  EXPECT_TRUE(contains(page, "of the last step of each"));
+  const auto json = fig_activation_variance().to_json(found);
+  EXPECT_DOUBLE_EQ(json.at("series").at(0).at("layers").at("conv2").at("second_moment"), 4.0);
 }
 
 TEST(FigActivationVariance, AgreesWithThePaper) {
   const auto findings = fig_activation_variance().findings(papers_result());
   ASSERT_EQ(findings.size(), 3U);
   for (const auto& finding : findings) EXPECT_EQ(finding.verdict, Verdict::Agrees) << finding.claim;
-  EXPECT_TRUE(contains(findings[0].measured, "fc3: AdaAct 0.123, SGD 0.456, Adam 0.789."));
+  EXPECT_TRUE(contains(findings[0].measured, "fc2 out: AdaAct 0.123, SGD 0.456, Adam 0.789."));
   EXPECT_TRUE(contains(findings[1].measured, "AdaAct 70.00 %, SGD 68.00 %, Adam 66.00 %."));
 }
 
 TEST(FigActivationVariance, DisagreesWithThePaper) {
-  auto found = nothing_found(fig_activation_variance());
-  add_run(found, "AdaAct", history(0.3, {0.5, 0.6}));
-  add_run(found, "SGD", history(0.2, {0.3, 0.7}));
-  add_run(found, "Adam", history(0.4, {0.3, 0.7}));
+  auto found = three_seeds();
+  add_seeds(found, "AdaAct", 0.3, {0.5, 0.6});
+  add_seeds(found, "SGD", 0.2, {0.3, 0.7});
+  add_seeds(found, "Adam", 0.4, {0.3, 0.7});
   for (const auto& finding : fig_activation_variance().findings(found)) {
     EXPECT_EQ(finding.verdict, Verdict::Disagrees) << finding.claim;
   }
 }
 
+TEST(FigActivationVariance, OfOneSeedComparesNoAccuracies) {
+  auto found = nothing_found(fig_activation_variance());
+  add_run(found, "AdaAct", history(0.1, {0.4, 0.9}));
+  add_run(found, "SGD", history(0.2, {0.4, 0.6}));
+  add_run(found, "Adam", history(0.2, {0.6, 0.6}));
+  const auto findings = fig_activation_variance().findings(found);
+  EXPECT_EQ(findings[0].verdict, Verdict::Agrees);
+  for (const auto index : {1, 2}) {
+    EXPECT_EQ(findings.at(index).verdict, Verdict::Open);
+    EXPECT_TRUE(contains(findings.at(index).measured, "60.00 %. One seed each: no verdict."));
+  }
+}
+
 TEST(FigActivationVariance, NamesTheLayersThatAreExceptions) {
   auto found = papers_result();
-  for (auto& epoch : found.runs[0].history->epochs) epoch.activation_variances[2].mean = 5.0;
+  for (std::size_t seed = 0; seed < 3; ++seed) {
+    for (auto& epoch : found.runs[seed].history->epochs) epoch.activation_variances[2].mean = 5.0;
+  }
   const auto finding = fig_activation_variance().findings(found).front();
   EXPECT_EQ(finding.verdict, Verdict::Disagrees);
-  EXPECT_TRUE(contains(finding.measured, "Not in fc1. conv2: AdaAct 0.123,"));
+  EXPECT_TRUE(contains(finding.measured, "Not in conv2 out. conv1 out: AdaAct 0.123,"));
 }
 
 TEST(FigActivationVariance, IsOpenWhileRunsAreMissing) {
@@ -102,9 +147,9 @@ TEST(FigActivationVariance, IsOpenWhileRunsAreMissing) {
 
 TEST(FigActivationVariance, ComparesNothingWithARunThatDiverged) {
   auto found = papers_result();
-  auto& sgd = *found.runs[1].history;
+  auto& sgd = *found.runs[3].history;
   sgd.epochs.back().test.loss = kNaN;
-  sgd.epochs.back().activation_variances.clear();
+  for (auto& epoch : sgd.epochs) epoch.activation_variances.clear();
   add_variances(sgd, kNaN);
   EXPECT_TRUE(contains(drawn(fig_activation_variance(), found), "diverged in epoch 2"));
   const auto finding = fig_activation_variance().findings(found).front();

@@ -1,3 +1,7 @@
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +15,7 @@ namespace {
 using adaact::ExperimentForm;
 using adaact::fig_cifar;
 using adaact::Finding;
+using adaact::Found;
 using adaact::testing::as_in_the_paper;
 using adaact::testing::contains;
 using adaact::testing::drawn;
@@ -18,7 +23,7 @@ using adaact::testing::finding_about;
 using adaact::testing::found_with;
 
 TEST(FigCifar, DrawsThePairsThatHaveRuns) {
-  const auto html = drawn(fig_cifar(), found_with(fig_cifar(), as_in_the_paper()));
+  const auto html = drawn(fig_cifar(), found_with(fig_cifar(), as_in_the_paper(3)));
   EXPECT_TRUE(contains(html, "<h2>ResNet-20 on CIFAR-10</h2>"));
   EXPECT_TRUE(contains(html, "cifar10_resnet20_seconds.png"));
   EXPECT_EQ(html.find("DenseNet"), std::string::npos);
@@ -35,20 +40,106 @@ TEST(FigCifar, AveragesSeeds) {
   EXPECT_EQ(cells[1].at("seconds").size(), 20U);
 }
 
+ExperimentForm form_of_three_seeds() {
+  ExperimentForm form;
+  form.seeds = {0, 1, 2};
+  return form;
+}
+
+TEST(FigCifar, TakesTheMedianOfSeconds) {
+  auto found = found_with(fig_cifar(), {{"sgd", {92.0, 92.0, 92.0}}}, form_of_three_seeds());
+  found.runs[3].history->epochs.back().seconds = 900.0;  // it shared its machine
+  EXPECT_DOUBLE_EQ(fig_cifar().to_json(found)[1].at("seconds").back(), 100.0);
+}
+
+TEST(FigCifar, ComparesBeginningsBeyondTheNoiseOfSeeds) {
+  const auto beginning = [](const adaact::testing::Accuracies& accuracies,
+                            const ExperimentForm& form) {
+    return finding_about("ahead of",
+                         fig_cifar().findings(found_with(fig_cifar(), accuracies, form)));
+  };
+  auto accuracies = as_in_the_paper(3);
+  const auto later = beginning(accuracies, form_of_three_seeds());
+  EXPECT_EQ(later.verdict, Finding::Verdict::Disagrees) << later.measured;
+  for (const char* optimizer : {"adam", "adamw", "adan"})
+    accuracies[optimizer] = {94.0, 94.1, 94.2};
+  EXPECT_EQ(beginning(accuracies, form_of_three_seeds()).verdict, Finding::Verdict::Agrees);
+  const auto of_one = beginning(accuracies, {});
+  EXPECT_EQ(of_one.verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(of_one.measured, "One seed each: no verdict."));
+  for (const char* optimizer : {"adam", "adamw", "adan"})
+    accuracies[optimizer] = {90.0, 93.0, 95.2};
+  const auto close = beginning(accuracies, form_of_three_seeds());
+  EXPECT_EQ(close.verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(close.measured, "Too close to call")) << close.measured;
+}
+
+/// A folder of a run that names the hardware.
+class MadeUpMachine {
+ public:
+  explicit MadeUpMachine(const std::string& gpu) {
+    std::ofstream(folder_.path() / "environment.json")
+        << nlohmann::json{{{"processor", "some processor"}, {"gpu", gpu}}};
+  }
+  const std::filesystem::path& folder() const { return folder_.path(); }
+
+ private:
+  adaact::testing::TemporaryFolder folder_;
+};
+
+void carry_out_on(const MadeUpMachine& machine, Found& found) {
+  for (auto& run : found.runs) {
+    if (run.history) run.history->folder = machine.folder();
+  }
+}
+
+void set_seconds(const std::string& optimizer, double seconds, Found& found) {
+  for (auto& run : found.runs) {
+    if (run.history && run.planned.config.optimizer == optimizer) {
+      run.history->epochs.back().seconds = seconds;
+    }
+  }
+}
+
 TEST(FigCifar, ComparesTimesOfOneMachineOnly) {
-  auto found = found_with(fig_cifar(), as_in_the_paper());
+  auto found = found_with(fig_cifar(), as_in_the_paper(3));
   const auto is_slowest = [&] {
     return finding_about("takes the longest", fig_cifar().findings(found));
   };
-  EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Disagrees);  // all take the same time
-  for (auto& run : found.runs) {
-    if (run.history && run.planned.config.optimizer == "kfac") {
-      run.history->epochs.back().seconds = 500.0;
-    }
-  }
-  EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Agrees);
-  found.runs.front().history->config.precision = "bf16";
   EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(is_slowest().measured, "not known which machine"));
+  const MadeUpMachine machine("GPU A");
+  carry_out_on(machine, found);
+  EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Disagrees);  // all take the same time
+  set_seconds("kfac", 500.0, found);
+  EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Agrees);
+  const MadeUpMachine other("GPU B");
+  auto& first = *found.runs.front().history;
+  first.folder = other.folder();
+  EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(is_slowest().measured, "different processors or GPUs"));
+  first.folder = machine.folder();
+  first.config.precision = "bf16";
+  EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(is_slowest().measured, "different devices or precisions"));
+}
+
+TEST(FigCifar, ComparesAdaActsTimeWithAdansOnCifar100Only) {
+  const MadeUpMachine machine("GPU A");
+  auto on_cifar10 = found_with(fig_cifar(), as_in_the_paper(3));
+  carry_out_on(machine, on_cifar10);
+  EXPECT_THROW(finding_about("as long as Adan", fig_cifar().findings(on_cifar10)),
+               std::runtime_error);
+  auto found = found_with(fig_cifar(), as_in_the_paper(3), {}, "resnet34");
+  carry_out_on(machine, found);
+  const auto verdict_with = [&](double seconds) {
+    set_seconds("adaact", seconds, found);
+    return finding_about("as long as Adan", fig_cifar().findings(found)).verdict;
+  };
+  EXPECT_EQ(verdict_with(120.0), Finding::Verdict::Agrees);
+  EXPECT_EQ(verdict_with(80.0), Finding::Verdict::Agrees);
+  EXPECT_EQ(verdict_with(130.0), Finding::Verdict::Disagrees);
+  EXPECT_EQ(verdict_with(70.0), Finding::Verdict::Disagrees) << "much less is not about as long";
 }
 
 }  // namespace

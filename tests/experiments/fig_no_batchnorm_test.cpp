@@ -17,13 +17,17 @@ using adaact::testing::kNaN;
 using adaact::testing::nothing_found;
 using Verdict = adaact::Finding::Verdict;
 
-/// Of AdaAct and SGD, each 92 % with batch normalization.
+/// Of AdaAct and SGD, each 92 % with batch normalization; three seeds, which differ a little.
 Found found_without(double adaact, double sgd) {
-  auto found = nothing_found(fig_no_batchnorm());
-  add_run(found, "AdaAct", history_with({0.5, 0.92}));
-  add_run(found, "SGD", history_with({0.5, 0.92}));
-  add_run(found, "AdaAct without BN", history_with({0.4, adaact}));
-  add_run(found, "SGD without BN", history_with({0.4, sgd}));
+  adaact::ExperimentForm form;
+  form.seeds = {0, 1, 2};
+  auto found = nothing_found(fig_no_batchnorm(), form);
+  for (const double change : {-0.001, 0.0, 0.001}) {
+    add_run(found, "AdaAct", history_with({0.5, 0.92 + change}));
+    add_run(found, "SGD", history_with({0.5, 0.92 + change}));
+    add_run(found, "AdaAct without BN", history_with({0.4, adaact + change}));
+    add_run(found, "SGD without BN", history_with({0.4, sgd + change}));
+  }
   return found;
 }
 
@@ -56,20 +60,35 @@ TEST(FigNoBatchnorm, ComparesTheLosses) {
   EXPECT_EQ(equal[0].verdict, Verdict::Agrees);
   EXPECT_EQ(equal[1].verdict, Verdict::Open);
   EXPECT_EQ(equal[2].verdict, Verdict::Open);
+  EXPECT_TRUE(contains(equal[2].measured, "Too close to call")) << equal[2].measured;
+}
+
+TEST(FigNoBatchnorm, OfOneSeedComparesNothing) {
+  auto found = nothing_found(fig_no_batchnorm());
+  for (const char* series : {"AdaAct", "SGD"}) add_run(found, series, history_with({0.92}));
+  add_run(found, "AdaAct without BN", history_with({0.90}));
+  add_run(found, "SGD without BN", history_with({0.50}));
+  for (const auto& finding : fig_no_batchnorm().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Open);
+    EXPECT_TRUE(contains(finding.measured, "50.00 %. One seed each: no verdict."));
+  }
 }
 
 TEST(FigNoBatchnorm, ShowsARunThatDiverged) {
   auto found = found_without(0.90, 0.87);
-  found.runs[3].history = diverged_in(2, {0.2, 0.1});
+  for (const auto seed : {9, 10, 11}) {
+    found.runs.at(seed).history = diverged_in(2, {0.2, 0.1});  // SGD without BN
+  }
   EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), "diverged in epoch 2"));
   const auto finding = fig_no_batchnorm().findings(found)[1];
   EXPECT_EQ(finding.verdict, Verdict::Agrees);
-  EXPECT_TRUE(contains(finding.measured, "SGD without BN 10.00 % (diverged in epoch 2)"));
+  EXPECT_TRUE(contains(finding.measured, "SGD without BN 10.00 % (diverged in epoch 2, 2, 2)"));
 }
 
 TEST(FigNoBatchnorm, SaysNothingWithoutAnAccuracy) {
   auto found = found_without(0.90, 0.87);
-  found.runs[1].history = diverged_in(1, {kNaN, kNaN});
+  found.runs[3].history = diverged_in(1, {kNaN, kNaN});   // AdaAct without BN
+  found.runs[10].history = diverged_in(1, {kNaN, kNaN});  // SGD without BN
   EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), "<td class=\"number\">–</td>"));
   for (const auto& finding : fig_no_batchnorm().findings(found)) {
     EXPECT_EQ(finding.verdict, Verdict::Open) << finding.claim;

@@ -17,13 +17,18 @@ using adaact::testing::history_with;
 using adaact::testing::nothing_found;
 using Verdict = adaact::Finding::Verdict;
 
+/// Three seeds, which differ a little.
 Found found_with(double square_root, double other_powers, double full) {
-  auto found = nothing_found(fig_power());
-  for (const char* series : {"p = 0.25", "p = 0.75", "p = 1"}) {
-    add_run(found, series, history_with({0.5, other_powers}));
+  adaact::ExperimentForm form;
+  form.seeds = {0, 1, 2};
+  auto found = nothing_found(fig_power(), form);
+  for (const double change : {-0.001, 0.0, 0.001}) {
+    for (const char* series : {"p = 0.25", "p = 0.75", "p = 1"}) {
+      add_run(found, series, history_with({0.5, other_powers + change}));
+    }
+    add_run(found, "p = 0.5", history_with({0.5, square_root + change}));
+    add_run(found, "full covariance", history_with({0.5, full + change}));
   }
-  add_run(found, "p = 0.5", history_with({0.5, square_root}));
-  add_run(found, "full covariance", history_with({0.5, full}));
   return found;
 }
 
@@ -62,20 +67,34 @@ TEST(FigPower, ComparesTheSquareRootWithTheOthers) {
 }
 
 TEST(FigPower, CallsSmallDifferencesNone) {
-  const auto findings = fig_power().findings(found_with(0.92, 0.919, 0.922));
+  const auto findings = fig_power().findings(found_with(0.92, 0.919, 0.921));
   for (const auto& finding : findings) {
     EXPECT_EQ(finding.verdict, Verdict::Open);
-    EXPECT_TRUE(contains(finding.measured, "Less than 0.30 points apart"));
+    EXPECT_TRUE(contains(finding.measured, "Too close to call"));
+  }
+  EXPECT_TRUE(contains(findings[0].measured, "p = 0.5 and p = 0.25 (0.10 points, "));
+}
+
+TEST(FigPower, OfOneSeedComparesNothing) {
+  auto found = nothing_found(fig_power());
+  for (auto& run : found.runs) {
+    run.history = history_with({run.planned.series == "p = 0.5" ? 0.9 : 0.5});
+  }
+  for (const auto& finding : fig_power().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Open);
+    EXPECT_TRUE(contains(finding.measured, "50.00 %. One seed each: no verdict."));
   }
 }
 
 TEST(FigPower, ShowsARunThatDiverged) {
   auto found = found_with(0.925, 0.91, 0.92);
-  found.runs[3].history = diverged_in(1, {0.1, 0.1});
+  for (const auto seed : {9, 10, 11}) {
+    found.runs.at(seed).history = diverged_in(1, {0.1, 0.1});  // p = 1
+  }
   EXPECT_TRUE(contains(drawn(fig_power(), found), "diverged in epoch 1"));
   const auto finding = fig_power().findings(found).front();
   EXPECT_EQ(finding.verdict, Verdict::Agrees);
-  EXPECT_TRUE(contains(finding.measured, "p = 1 10.00 % (diverged in epoch 1)"));
+  EXPECT_TRUE(contains(finding.measured, "p = 1 10.00 % (diverged in epoch 1, 1, 1)"));
 }
 
 TEST(FigPower, IsOpenWhileRunsAreMissing) {

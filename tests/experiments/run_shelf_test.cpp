@@ -87,6 +87,22 @@ TEST_F(RunShelfTest, LeavesOutWhatIsNotFinished) {
   EXPECT_FALSE(shelf().find(planned));
 }
 
+TEST_F(RunShelfTest, LeavesOutAModelWhoseEpochsAreNotAllThere) {
+  auto run = run_of(planned_with_seed(1));
+  run.config.epochs = 5;  // three are written
+  write_run(at("run"), run);
+  auto planned = planned_with_seed(1);
+  planned.config.epochs = 5;
+  EXPECT_FALSE(shelf().find(planned));
+}
+
+TEST_F(RunShelfTest, LooksBelowAFolderOfSomethingElse) {
+  fs::create_directories(at("project"));
+  std::ofstream(at("project") / "config.json") << R"({"compiler": "cc"})";
+  write_run(at("project/runs/first"), run_of(planned_with_seed(1)));
+  EXPECT_TRUE(shelf().find(planned_with_seed(1)));
+}
+
 TEST_F(RunShelfTest, LeavesOutWhatIsDamagedOrForeignAndSaysSo) {
   write_run(at("a-damaged"), run_of(planned_with_seed(1)));
   std::ofstream(at("a-damaged") / "metrics.jsonl") << "no JSON\n{}\n";
@@ -106,7 +122,11 @@ TEST_F(RunShelfTest, LeavesOutWhatIsDamagedOrForeignAndSaysSo) {
 
 TEST_F(RunShelfTest, OfSeveralTakesTheFirstByPath) {
   for (const char* name : {"c", "a", "b"}) write_run(at(name), run_of(planned_with_seed(1)));
-  EXPECT_EQ(shelf().find(planned_with_seed(1)).value().folder, at("a"));
+  auto all = shelf();
+  EXPECT_EQ(all.find(planned_with_seed(1)).value().folder, at("a"));
+  ASSERT_EQ(all.messages().size(), 1U);
+  EXPECT_TRUE(contains(all.messages()[0], "2 other runs of the same configuration as " +
+                                              at("a").string() + " are not shown"));
   RunShelf in_order({at("c"), at("b")});
   EXPECT_EQ(in_order.find(planned_with_seed(1)).value().folder, at("c"));
 }
@@ -205,6 +225,15 @@ TEST_F(KeptResultsTest, WhatIsThereAndDiffersStays) {
   ASSERT_EQ(messages.size(), 2U);
   EXPECT_TRUE(contains(messages[0], "holds another result, which is left as it is"));
   EXPECT_EQ(bytes_of(kept_run() / "metrics.jsonl"), before);
+}
+
+TEST_F(RunShelfTest, WhatIsKeptAlreadyIsNotKeptAgainUnderAnotherName) {
+  write_run(at("results/by-hand"), run_of(planned_with_seed(1)));
+  RunShelf results({at("results")});
+  ExperimentPlan plan;
+  plan.runs = {planned_with_seed(1)};
+  EXPECT_TRUE(keep(results.find_all(plan), at("results")).empty());
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("results")), fs::directory_iterator()), 1);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "experiments/step_sizes.h"
 
+#include <cmath>
+
 #include <adaact/data/synthetic.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/adaact.h>
@@ -122,6 +124,7 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
     double step_sum = 0.0;
     double growing = 0.0;
     double weights = 0.0;
+    double half_idle = 0.0;
     for (std::size_t layer = 0; layer < v.size(); ++layer) {
       const auto name = "fc" + std::to_string(layer + 1);
       const auto& weight = parameters[name + ".weight"];
@@ -133,7 +136,8 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
       const auto step = rate / (v_hat.sqrt() + kEps);
       if (t > 1) {
         const auto rows = static_cast<double>(weight.size(0));
-        const auto live = is_live * was_live[layer];
+        const auto live = torch::maximum(is_live, was_live[layer]);
+        half_idle += is_live.ne(was_live[layer]).sum().item<double>();
         change_sum += rows * (live * (step - before[layer]).abs()).sum().item<double>();
         step_sum += rows * (live * step).sum().item<double>();
         growing += rows * (live * (step > before[layer])).sum().item<double>();
@@ -152,6 +156,7 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
     EXPECT_NEAR(changes.change.first_steps()[index] * weights / change_sum, 1.0, 1e-4);
     EXPECT_NEAR(changes.step.first_steps()[index] * weights / step_sum, 1.0, 1e-4);
     EXPECT_NEAR(changes.growing.first_steps()[index], growing / weights, 1e-3);
+    EXPECT_EQ(changes.idle_in_one.first_steps()[index], half_idle);
   }
 }
 
@@ -198,15 +203,18 @@ TEST(NeighbourDifferences, EndWithWhatProgressThrows) {
                int);
 }
 
-/// So much at first, and a hundredth of it at the end of 20 epochs.
-nlohmann::ordered_json falling_from(double value) {
+/// As the learning rate falls by the cosine, times a number of the epoch.
+template <typename Factor>
+nlohmann::ordered_json annealed_from(double value, Factor factor) {
   StepRecord record;
   for (int epoch = 0; epoch < 20; ++epoch) {
-    record.add(epoch < 10 ? value : value / 100.0);
+    record.add(value * 0.5 * (1.0 + std::cos(M_PI * epoch / 20.0)) * factor(epoch));
     record.end_epoch();
   }
   return record.to_json();
 }
+double unchanged(int /*epoch*/) { return 1.0; }
+double settling(int epoch) { return std::pow(0.7, epoch); }
 
 nlohmann::ordered_json constant(double value) {
   StepRecord record;
@@ -217,16 +225,21 @@ nlohmann::ordered_json constant(double value) {
   return record.to_json();
 }
 
-std::vector<Measured> made_up_step_sizes(double term_a) {
+std::vector<Measured> made_up_step_sizes(double term_a, double (*change)(int) = settling) {
   Measured changes;
-  changes.values = {{"change", falling_from(1e-3)},
-                    {"step", constant(0.1)},
+  changes.values = {{"change", annealed_from(1e-3, change)},
+                    {"step", annealed_from(0.1, unchanged)},
                     {"growing", constant(0.25)},
-                    {"idle_inputs", constant(0.0)}};
+                    {"idle_inputs", constant(3.0)},
+                    {"inputs_idle_in_one", constant(0.25)}};
   Measured differences;
-  differences.values = {{"term_a", constant(term_a)}, {"root_norm", constant(10.0)},
-                        {"term_b", constant(0.5)},    {"delta", constant(2.0)},
-                        {"norm", constant(20.0)},     {"idle_inputs", constant(0.0)}};
+  differences.values = {{"term_a", constant(term_a)},
+                        {"root_norm", constant(10.0)},
+                        {"term_b", constant(0.5)},
+                        {"delta", constant(2.0)},
+                        {"norm", constant(20.0)},
+                        {"idle_inputs", constant(0.0)},
+                        {"inputs_idle_in_one", constant(0.0)}};
   return {changes, differences};
 }
 
@@ -237,13 +250,49 @@ TEST(StepSizeFigure, DrawsBothSides) {
                              "neighbours_delta_seed_0.png", "neighbours_sum_seed_0.png"}) {
     EXPECT_TRUE(contains(html, figure));
   }
+  EXPECT_TRUE(contains(html, "(v̂ &lt; 1e-06)"));
+  EXPECT_TRUE(
+      contains(html, "3.0 in the mean, left out; idle on one side only, and not left out: "));
+}
+
+TEST(StepSizeFigure, AChangeThatFallsWithTheLearningRateAloneIsNotEnough) {
+  const auto& experiment = adaact::fig_step_size();
+  const auto findings =
+      experiment.findings(found_measurements(experiment, made_up_step_sizes(0.05, unchanged)));
+  EXPECT_EQ(findings[0].verdict, Finding::Verdict::Disagrees);
+  EXPECT_TRUE(
+      contains(findings[0].measured, "in proportion to the step itself from 1.00 % to 1.00 %"))
+      << findings[0].measured;
+}
+
+TEST(StepSizeFigure, NamesTheSeedWhereThereAreSeveral) {
+  const auto& experiment = adaact::fig_step_size();
+  adaact::ExperimentForm form;
+  form.seeds = {4, 5};
+  adaact::Found found;
+  const auto measured = made_up_step_sizes(0.05);
+  for (const auto& planned : experiment.plan(form).measurements) {
+    found.measurements.push_back({planned, measured[found.measurements.size() % 2]});
+  }
+  const auto findings = experiment.findings(found);
+  ASSERT_EQ(findings.size(), 8U);
+  EXPECT_EQ(findings[0].claim.rfind("Seed 4: ", 0), 0U);
+  EXPECT_EQ(findings[7].claim.rfind("Seed 5: ", 0), 0U);
+}
+
+TEST(StepSizeFigure, ItsSettingHasEveryOptionOfTheOptimizer) {
+  const auto options =
+      adaact::fig_step_size().plan({}).measurements[0].setting.at("optimizer_options");
+  for (const char* option : {"lr", "betas", "eps", "power", "clip_range"}) {
+    EXPECT_TRUE(options.contains(option)) << option;
+  }
 }
 
 TEST(StepSizeFigure, AgreesOrNotByItsCriteria) {
   const auto& experiment = adaact::fig_step_size();
   const auto small = experiment.findings(found_measurements(experiment, made_up_step_sizes(0.05)));
   ASSERT_EQ(small.size(), 4U);
-  EXPECT_EQ(small[0].verdict, Finding::Verdict::Agrees) << "a hundredth is left";
+  EXPECT_EQ(small[0].verdict, Finding::Verdict::Agrees) << "less than a hundredth is left";
   EXPECT_EQ(small[1].verdict, Finding::Verdict::Disagrees) << "a quarter of the steps grows";
   EXPECT_EQ(small[2].verdict, Finding::Verdict::Agrees) << "0.5 % of the norm";
   EXPECT_EQ(small[3].verdict, Finding::Verdict::Open);

@@ -62,7 +62,7 @@ TEST(TableCifar, DrawsEmptyCellsToo) {
 }
 
 TEST(TableCifar, AgreesWhereItIsAsInThePaper) {
-  const auto findings = table_cifar().findings(found_with(table_cifar(), as_in_the_paper()));
+  const auto findings = table_cifar().findings(found_with(table_cifar(), as_in_the_paper(3)));
   EXPECT_EQ(findings.size(), 10U);  // seven cells, the order and two claims
   for (const auto& finding : findings) {
     EXPECT_EQ(finding.verdict, Finding::Verdict::Agrees) << finding.claim << finding.measured;
@@ -70,8 +70,8 @@ TEST(TableCifar, AgreesWhereItIsAsInThePaper) {
 }
 
 TEST(TableCifar, NamesWhatIsTheOtherWayRound) {
-  auto accuracies = as_in_the_paper();
-  accuracies["adamw"] = {94.0, 94.1};
+  auto accuracies = as_in_the_paper(3);
+  accuracies["adamw"] = {94.0, 94.1, 94.2};
   const auto findings = table_cifar().findings(found_with(table_cifar(), accuracies));
   EXPECT_EQ(finding_about("AdamW, ResNet-20", findings).verdict, Finding::Verdict::Disagrees);
   const auto& order = finding_about("from the best", findings);
@@ -81,6 +81,40 @@ TEST(TableCifar, NamesWhatIsTheOtherWayRound) {
   EXPECT_EQ(order.measured.find("AdaAct and SGD"), std::string::npos);
   EXPECT_EQ(finding_about("end lower", findings).verdict, Finding::Verdict::Disagrees);
   EXPECT_EQ(finding_about("similar to SGD's", findings).verdict, Finding::Verdict::Agrees);
+}
+
+TEST(TableCifar, NamesPairsThatAreTooCloseToCall) {
+  auto accuracies = as_in_the_paper(3);
+  accuracies["kfac"] = {92.4, 92.7, 93.0};  // SGD's mean
+  const auto findings = table_cifar().findings(found_with(table_cifar(), accuracies));
+  const auto& order = finding_about("from the best", findings);
+  EXPECT_EQ(order.verdict, Finding::Verdict::Agrees);
+  EXPECT_TRUE(contains(order.measured, "too close to call: AdaAct and KFAC, SGD and KFAC"))
+      << order.measured;
+}
+
+TEST(TableCifar, AdaptiveMethodsThatEndALittleLowerAreTooClose) {
+  auto accuracies = as_in_the_paper(3);
+  accuracies["adan"] = {91.4, 92.4, 93.3};  // lower in the mean
+  const auto findings = table_cifar().findings(found_with(table_cifar(), accuracies));
+  const auto& lower = finding_about("end lower", findings);
+  EXPECT_EQ(lower.verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(lower.measured, "AdaAct and Adan (0.13 points")) << lower.measured;
+}
+
+TEST(TableCifar, OfOneSeedHasNoVerdictOnOrders) {
+  auto accuracies = as_in_the_paper(3);
+  for (auto& [optimizer, values] : accuracies) values.resize(1);
+  accuracies["adamw"] = {94.0};
+  const auto findings = table_cifar().findings(found_with(table_cifar(), accuracies));
+  const auto& order = finding_about("from the best", findings);
+  EXPECT_EQ(order.verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(order.measured, "fewer than three seeds of one or more: no verdict"));
+  const auto& lower = finding_about("end lower", findings);
+  EXPECT_EQ(lower.verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(lower.measured,
+                       "AdamW: 94.00 %; the lowest of these, AdaAct: 92.40 %. One "
+                       "seed each: no verdict."));
 }
 
 TEST(TableCifar, IsOpenWhereRunsAreMissing) {

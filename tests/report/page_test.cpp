@@ -63,6 +63,8 @@ TEST(Format, NumbersAreAsAPersonReadsThem) {
   EXPECT_EQ(adaact::decimal(0.36444), "0.3644");
   EXPECT_EQ(adaact::decimal(1234567.0), "1.23e+06");
   EXPECT_EQ(adaact::rounded(0.1 / 3), "0.0333333");
+  EXPECT_EQ(adaact::fixed(-0.7249, 2), "-0.72");
+  EXPECT_EQ(adaact::fixed(INFINITY, 1), "–");
   EXPECT_EQ(adaact::duration(18.64), "18.6 s");
   EXPECT_EQ(adaact::duration(724), "12 min 04 s");
   EXPECT_EQ(adaact::duration(3599.9), "1 h 00 min");

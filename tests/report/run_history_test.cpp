@@ -81,9 +81,9 @@ TEST_F(RunHistoryTest, MayLeaveStepsOut) {
 TEST_F(RunHistoryTest, ReadsActivationVariances) {
   const auto run = made("run");
   auto epoch = made_up_epoch({}, 3);
-  epoch["activation_variances"]["fc.weight"] = {{"mean", 2.0},         {"lowest_mean", 1.0},
-                                                {"highest_mean", 3.0}, {"lowest", 0.0},
-                                                {"highest", 9.0},      {"second_moment", 4.0}};
+  epoch["activation_variances"]["fc.weight"] = {
+      {"mean", 2.0},    {"lowest_mean", 1.0},   {"highest_mean", 3.0},   {"lowest", 0.0},
+      {"highest", 9.0}, {"lowest_moment", 0.5}, {"highest_moment", 12.0}};
   append(run, epoch.dump() + "\n");
   const auto history = RunHistory::read(run);
   EXPECT_TRUE(history.epochs.front().activation_variances.empty());
@@ -92,7 +92,21 @@ TEST_F(RunHistoryTest, ReadsActivationVariances) {
   EXPECT_EQ(variances[0].layer, "fc.weight");
   EXPECT_DOUBLE_EQ(variances[0].mean, 2.0);
   EXPECT_DOUBLE_EQ(variances[0].highest, 9.0);
-  EXPECT_DOUBLE_EQ(variances[0].second_moment, 4.0);
+  EXPECT_DOUBLE_EQ(variances[0].lowest_moment, 0.5);
+  EXPECT_DOUBLE_EQ(variances[0].highest_moment, 12.0);
+}
+
+TEST_F(RunHistoryTest, ReadsActivationVariancesOfEarlierVersions) {
+  const auto run = made("run");
+  auto epoch = made_up_epoch({}, 3);
+  epoch["activation_variances"]["fc.weight"] = {{"mean", 2.0},         {"lowest_mean", 1.0},
+                                                {"highest_mean", 3.0}, {"lowest", 0.0},
+                                                {"highest", 9.0},      {"second_moment", 4.0}};
+  append(run, epoch.dump() + "\n");
+  const auto variance = RunHistory::read(run).epochs.back().activation_variances.at(0);
+  EXPECT_DOUBLE_EQ(variance.highest, 9.0);
+  EXPECT_TRUE(std::isnan(variance.lowest_moment));
+  EXPECT_TRUE(std::isnan(variance.highest_moment));
 }
 
 TEST_F(RunHistoryTest, KeepsLayersInTheOrderOfTheModel) {

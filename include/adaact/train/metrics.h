@@ -42,7 +42,8 @@ struct ActivationVariance {
   double highest_mean = 0.0;  // and where it is highest
   double lowest = 0.0;        // of a single value in a single step
   double highest = 0.0;
-  double second_moment = 0.0;  // E[a²], over values and steps
+  double lowest_moment = 0.0;   // E[a²] over the batch, of a single value in a single step;
+  double highest_moment = 0.0;  // NaN where the record of a run does not have it
 };
 
 struct EpochMetrics {
