@@ -39,6 +39,7 @@ std::string runs_in_other_precision(const Found& found) {
     }
   }
   std::vector<std::string> parts;
+  parts.reserve(counts.size());
   for (const auto& [precision, count] : counts) {
     parts.push_back(std::to_string(count) + (count == 1 ? " run in " : " runs in ") + precision);
   }

@@ -129,6 +129,7 @@ std::vector<Lead> leads_of(const std::string& leader, const std::vector<std::str
                            const std::vector<RunSeries>& all,
                            OverSeeds (*accuracy)(const RunSeries&)) {
   std::vector<Lead> leads;
+  leads.reserve(others.size());
   for (const auto& other : others) {
     leads.push_back({leader + " and " + other,
                      accuracy(series_named(leader, all)) - accuracy(series_named(other, all))});

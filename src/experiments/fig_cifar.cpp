@@ -41,6 +41,7 @@ bool has_all(const SeriesByOptimizer& all, const std::vector<std::string>& optim
 
 OverSeeds early_accuracy(const SeriesByOptimizer& all, const std::vector<std::string>& optimizers) {
   std::vector<OverSeeds> parts;
+  parts.reserve(optimizers.size());
   for (const auto& optimizer : optimizers) parts.push_back(early_over_seeds(all.at(optimizer)));
   return average(parts);
 }

@@ -83,15 +83,9 @@ TEST(ReproduceCommand, CarriesOutKeepsAndFindsAgain) {
 
 TEST(ReproduceCommand, TrainsAQuickFigure) {
   const ToolFolder folder;
-  const Words command{"reproduce",
-                      "fig-bounded",
-                      "--quick",
-                      "--dataset",
-                      "synthetic",
-                      "--threads",
-                      "1",
-                      "--out",
-                      folder.at("out").string()};
+  const Words command{"reproduce", "fig-bounded", "--quick",
+                      "--dataset", "synthetic",   "--threads",
+                      "1",         "--out",       folder.at("out").string()};
   const auto first = folder.run(command);
   ASSERT_EQ(first.code, 0) << first.printed;
   EXPECT_TRUE(contains(bytes_of(folder.at("out") / "fig-bounded.html"),
