@@ -1,6 +1,5 @@
 #pragma once
 
-#include <exception>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -18,8 +17,6 @@ void add_info_command(CLI::App& app, int& exit_code);
 
 /// A line for the user, on the channel for errors.
 void print_message(const std::string& line);
-/// What went wrong, without a backtrace.
-std::string message_of(const std::exception& error);
 /// The same for what is no error: nothing after silence_notices().
 void print_notice(const std::string& line);
 void silence_notices();

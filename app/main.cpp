@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,10 +14,9 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <c10/util/Exception.h>
-
 #include "command_line.h"
 #include "commands.h"
+#include "io/error_text.h"
 #include "io/printable.h"
 #include "io/warning_listener.h"
 
@@ -40,16 +38,6 @@ void adaact::app::print_notice(const std::string& line) {
 }
 
 void adaact::app::silence_notices() { notices_are_wanted = false; }
-
-std::string adaact::app::message_of(const std::exception& error) {
-  if (const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error)) {
-    return of_libtorch->what_without_backtrace();
-  }
-  if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    return of_file->path1().string() + ": " + of_file->code().message();
-  }
-  return error.what();
-}
 
 namespace {
 
@@ -111,7 +99,7 @@ int run(int argc, char** argv) {
     print_message(explain(app, error));
     return 2;
   } catch (const std::exception& error) {
-    print_message(with_option_names(message_of(error), app));
+    print_message(with_option_names(adaact::error_text(error), app));
     return 1;
   }
   return exit_code;

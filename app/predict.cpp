@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "io/error_text.h"
 #include "output.h"
 #include "run_files.h"
 #include "run_options.h"
@@ -53,7 +54,7 @@ int predict(const PredictArguments& arguments) {
       const auto classes = classifier.classify(image);
       arguments.json ? results.push_back(to_json(image, classes)) : print(image, classes);
     } catch (const std::exception& error) {  // one bad picture does not stop the others
-      print_message(message_of(error));
+      print_message(error_text(error));
       exit_code = 1;
     }
   }

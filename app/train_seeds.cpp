@@ -7,6 +7,7 @@
 #include <adaact/train/seed_runs.h>
 
 #include "commands.h"
+#include "io/error_text.h"
 #include "progress.h"
 #include "report/mean_and_error.h"
 #include "run_summary.h"
@@ -29,7 +30,7 @@ std::string error_of(const SeedRuns::Outcome& outcome) {
   try {
     std::rethrow_exception(outcome.error);
   } catch (const std::exception& error) {
-    const auto message = message_of(error);
+    const auto message = error_text(error);
     return message.compare(0, name.size(), name) == 0 ? message.substr(name.size()) : message;
   }
 }

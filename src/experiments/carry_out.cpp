@@ -7,10 +7,10 @@
 #include <adaact/train/training_run.h>
 #include <c10/util/Exception.h>
 
-#include "experiments/error_text.h"
 #include "experiments/measurement_files.h"
 #include "experiments/on_machine.h"
 #include "experiments/run_key.h"
+#include "io/error_text.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/run_file_names.h"
@@ -107,7 +107,7 @@ class Workshop {
     } catch (const Interrupted&) {
       return;  // work() sees the signal too
     } catch (const std::exception& error) {
-      result_.failures.push_back(name + ": " + error_text(error));
+      result_.failures.push_back(name + ": " + error_text_within_line(error));
     }
   }
 

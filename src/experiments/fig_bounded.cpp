@@ -5,6 +5,7 @@
 #include "experiments/curves.h"
 #include "experiments/lenet_variances.h"
 #include "experiments/paper_runs.h"
+#include "io/joined.h"
 #include "report/format.h"
 #include "report/palette.h"
 
@@ -109,10 +110,6 @@ std::string range(double low, double high) {
   return variance_text(low) + " to " + variance_text(high);
 }
 
-void add_to_list(std::string& list, const std::string& item) {
-  list += (list.empty() ? "" : ", ") + item;
-}
-
 Finding bounded_layers(const std::vector<RunSeries>& all) {
   Finding finding;
   finding.claim =
@@ -120,25 +117,25 @@ Finding bounded_layers(const std::vector<RunSeries>& all) {
       "above, throughout the training.";
   bool bounded = true;
   bool settled = true;
-  std::string means;
-  std::string drifts;
+  std::vector<std::string> means;
+  std::vector<std::string> drifts;
   for (const auto& layer : hidden_layers(all)) {
     const auto by_epoch = variances_by_epoch(all.front(), layer);
     const auto bounds = together(by_epoch);
     const auto drift = drift_of(by_epoch);
-    add_to_list(means, label_of(layer) + " " + range(bounds.lowest_mean, bounds.highest_mean));
-    add_to_list(drifts, label_of(layer) + " " + drift.to_text());
+    means.push_back(label_of(layer) + " " + range(bounds.lowest_mean, bounds.highest_mean));
+    drifts.push_back(label_of(layer) + " " + drift.to_text());
     bounded = bounded && bounds.lowest_mean > 0.0 && std::isfinite(bounds.highest_mean);
     settled = settled && drift.is_tolerated();
   }
-  finding.measured = "Layer means of single steps: " + means + ". ";
+  finding.measured = "Layer means of single steps: " + joined(means) + ". ";
   if (!bounded) {
     finding.measured += "One of them is 0 or not finite.";
     finding.verdict = Finding::Verdict::Disagrees;
     return finding;
   }
   finding.measured +=
-      "The second half of training goes beyond the bounds of the first half by: " + drifts +
+      "The second half of training goes beyond the bounds of the first half by: " + joined(drifts) +
       ". Taken for bounds: at most " + percent(kTolerated) + " in every layer" +
       (settled ? "." : "; so they may go on.");
   if (settled) finding.verdict = Finding::Verdict::Agrees;
@@ -151,11 +148,11 @@ bool is_fully_connected(const std::string& layer) { return layer.rfind("fc", 0) 
 
 /// What speaks for and against A4, of the activations that fully connected layers read.
 struct SingleActivations {
-  std::string moments;    // ranges
-  std::string variances;  // ranges
-  std::string dead;       // E[a²] of an activation was 0 in a step
-  std::string constant;   // the variance of one was 0
-  bool measured = true;   // the record has moments
+  std::vector<std::string> moments;    // ranges
+  std::vector<std::string> variances;  // ranges
+  std::vector<std::string> dead;       // E[a²] of an activation was 0 in a step
+  std::vector<std::string> constant;   // the variance of one was 0
+  bool measured = true;                // the record has moments
   bool finite = true;
 };
 
@@ -165,10 +162,10 @@ SingleActivations single_activations(const std::vector<RunSeries>& all) {
     if (!is_fully_connected(layer)) continue;
     const auto label = label_of(layer);
     const auto bounds = together(variances_by_epoch(all.front(), layer));
-    add_to_list(singles.moments, label + " " + range(bounds.lowest_moment, bounds.highest_moment));
-    add_to_list(singles.variances, label + " " + range(bounds.lowest, bounds.highest));
-    if (bounds.lowest_moment == 0.0) add_to_list(singles.dead, label);
-    if (bounds.lowest == 0.0) add_to_list(singles.constant, label);
+    singles.moments.push_back(label + " " + range(bounds.lowest_moment, bounds.highest_moment));
+    singles.variances.push_back(label + " " + range(bounds.lowest, bounds.highest));
+    if (bounds.lowest_moment == 0.0) singles.dead.push_back(label);
+    if (bounds.lowest == 0.0) singles.constant.push_back(label);
     singles.measured = singles.measured && !std::isnan(bounds.lowest_moment);
     singles.finite = singles.finite && std::isfinite(bounds.lowest) &&
                      std::isfinite(bounds.highest) && !std::isinf(bounds.highest_moment);
@@ -181,30 +178,32 @@ Finding bounded_activations(const std::vector<RunSeries>& all) {
       "Assumption A4: in every step E[a²] of every single activation lies between constants "
       "c_L > 0 and c_U.";
   const auto singles = single_activations(all);
-  const auto moments = "E[a²] of what fully connected layers read: " + singles.moments + ". ";
+  const auto moments =
+      "E[a²] of what fully connected layers read: " + joined(singles.moments) + ". ";
   if (!singles.dead.empty()) {
     return {
         claim,
-        moments + "In " + singles.dead +
+        moments + "In " + joined(singles.dead) +
             " an activation was 0 for all images of a batch, as a ReLU is that is off for all of "
             "them. No c_L > 0 is below that unless moments are clipped (clip_range).",
         Finding::Verdict::Disagrees};
   }
   if (!singles.finite) {
-    return {claim,
-            "Variances of single activations: " + singles.variances + ". Some are not finite.",
-            Finding::Verdict::Disagrees};
+    return {
+        claim,
+        "Variances of single activations: " + joined(singles.variances) + ". Some are not finite.",
+        Finding::Verdict::Disagrees};
   }
   if (singles.measured) return {claim, moments + "None of them is 0.", Finding::Verdict::Agrees};
   std::string hint;
   if (!singles.constant.empty()) {
     hint =
-        " In " + singles.constant +
+        " In " + joined(singles.constant) +
         " a variance is exactly 0, which hints at a ReLU that was off for all images of a batch.";
   }
   return {claim,
           "E[a²] of single activations was not measured in these runs. Their variances: " +
-              singles.variances + "." + hint,
+              joined(singles.variances) + "." + hint,
           Finding::Verdict::Open};
 }
 

@@ -4,9 +4,9 @@
 
 #include <c10/util/Exception.h>
 
-#include "experiments/error_text.h"
 #include "experiments/measurement_files.h"
 #include "experiments/run_key.h"
+#include "io/error_text.h"
 #include "train/run_file_names.h"
 
 namespace adaact {
@@ -70,7 +70,7 @@ void RunShelf::add(const fs::path& folder) {
 }
 
 void RunShelf::leave_out(const fs::path& folder, const std::exception& error) {
-  messages_.push_back(folder.string() + " is left out: " + error_text(error));
+  messages_.push_back(folder.string() + " is left out: " + error_text_within_line(error));
 }
 
 void RunShelf::tell_of_others(const fs::path& chosen, std::size_t others) {

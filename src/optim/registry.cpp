@@ -16,6 +16,7 @@
 #include <adaact/optim/param_groups.h>
 #include <adaact/optim/sam.h>
 
+#include "io/joined.h"
 #include "optim/libtorch_codec.h"
 
 namespace adaact {
@@ -75,12 +76,6 @@ const std::map<std::string, Entry>& entries() {
       {"adamw", libtorch_entry<AdamW>(torch::optim::AdamWOptions())},
   };
   return all;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 const Entry& find_entry(const std::string& name) {
