@@ -49,6 +49,7 @@ Measured measure_changes(const RunConfig& config, std::int64_t workers, const Pr
   Measured measured;
   measured.values = {{"change", changes.change.to_json()},
                      {"step", changes.step.to_json()},
+                     {"root_change", changes.root_change.to_json()},
                      {"growing", changes.growing.to_json()},
                      {"idle_inputs", changes.idle.to_json()},
                      {"inputs_idle_in_one", changes.idle_in_one.to_json()}};
@@ -64,6 +65,8 @@ Measured measure_differences(const RunConfig& config, std::int64_t workers,
   Measured measured;
   measured.values = {{"term_a", differences.term_a.to_json()},
                      {"root_norm", differences.root_norm.to_json()},
+                     {"awake_term_a", differences.awake_term_a.to_json()},
+                     {"awake_root_norm", differences.awake_root_norm.to_json()},
                      {"term_b", differences.term_b.to_json()},
                      {"delta", differences.delta.to_json()},
                      {"norm", differences.norm.to_json()},
@@ -129,6 +132,7 @@ constexpr char kOverTraining[] = "From the first to the last tenth of training "
 void draw_changes(const Measured& measured, const std::string& suffix, Page& page) {
   const auto change = record_of(measured, "change");
   const auto step = record_of(measured, "step");
+  const auto root_change = record_of(measured, "root_change");
   page.add_figures(
       {page.figure(
            logarithmic_plot("Change of the step between iterations", "epochs", "change of η/√v̂",
@@ -141,6 +145,11 @@ void draw_changes(const Measured& measured, const std::string& suffix, Page& pag
                             {series_of("step η_t/√v̂_t", step.means(), 2),
                              series_of("change", change.means(), 0)}),
            "step_size" + suffix, "Mean of each epoch."),
+       page.figure(logarithmic_plot("Change of 1/√v̂ alone", "epochs", "in proportion to 1/√v̂",
+                                    {series_of("mean", root_change.means(), 0),
+                                     series_of("largest of the epoch", root_change.maxima(), 1)}),
+                   "root_change" + suffix,
+                   "Without η, which falls from epoch to epoch whatever the activations do."),
        page.figure(logarithmic_plot("The first steps", "steps, from the second", "change of η/√v̂",
                                     {series_of("mean", change.first_steps(), 0)}),
                    "step_change_first" + suffix, "Mean over weights.")});
@@ -148,6 +157,7 @@ void draw_changes(const Measured& measured, const std::string& suffix, Page& pag
 
 void draw_differences(const Measured& measured, const std::string& suffix, Page& page) {
   const auto term_a = record_of(measured, "term_a");
+  const auto awake = record_of(measured, "awake_term_a");
   const auto root_norm = record_of(measured, "root_norm");
   const auto term_b = record_of(measured, "term_b");
   const auto delta = record_of(measured, "delta");
@@ -156,6 +166,7 @@ void draw_differences(const Measured& measured, const std::string& suffix, Page&
       {page.figure(
            logarithmic_plot("Steps under neighbouring data sets", "epochs", "norm over weights",
                             {series_of("term A: ‖1/√v̂ − 1/√v̂′‖", term_a.means(), 0),
+                             series_of("its part of inputs awake in both", awake.means(), 1),
                              series_of("‖1/√v̂‖", root_norm.means(), 2)}),
            "neighbours_term_a" + suffix, "Mean of each epoch."),
        page.figure(logarithmic_plot(
@@ -178,13 +189,16 @@ void draw_differences(const Measured& measured, const std::string& suffix, Page&
 std::vector<Finding> findings_of_changes(const Measured& measured) {
   const auto change = record_of(measured, "change").means();
   const auto relative = quotients(change, record_of(measured, "step").means());
+  const auto root_change = record_of(measured, "root_change").means();
   const auto growing = record_of(measured, "growing").means();
-  const auto left = mean_of_last_tenth(relative) / mean_of_first_tenth(relative);
+  const auto left = mean_of_last_tenth(root_change) / mean_of_first_tenth(root_change);
   return {{"The effective step changes less and less: η_t/√v̂_t − η_{t−1}/√v̂_{t−1} → 0.",
            kOverTraining + ("its mean size goes " + from_to(change, rounded)) +
                "; in proportion to the step itself " + from_to(relative, percent) +
-               ". The first goes to 0 with η, whatever √v̂ does. Taken for going to 0: of the "
-               "second at most " +
+               ", and without η, the change of 1/√v̂ in proportion to it, " +
+               from_to(root_change, percent) +
+               ". The first goes to 0 with η, whatever √v̂ does, and the second has η's own leaps "
+               "from epoch to epoch. Taken for going to 0: of the third at most " +
                percent(kGoesToZero) + " is left; it is " + percent(left) + ".",
            verdict_if(left <= kGoesToZero)},
           {"Assumption A5: from some iteration on no effective step grows.",
@@ -198,6 +212,8 @@ std::vector<Finding> findings_of_changes(const Measured& measured) {
 std::vector<Finding> findings_of_differences(const Measured& measured) {
   const auto term_a = record_of(measured, "term_a").means();
   const auto relative = quotients(term_a, record_of(measured, "root_norm").means());
+  const auto awake = quotients(record_of(measured, "awake_term_a").means(),
+                               record_of(measured, "awake_root_norm").means());
   const auto delta = record_of(measured, "delta").means();
   const auto apart = quotients(delta, record_of(measured, "norm").means());
   const auto largest = *std::max_element(relative.begin(), relative.end());
@@ -205,8 +221,9 @@ std::vector<Finding> findings_of_differences(const Measured& measured) {
            "almost zero across iterations.",
            kOverTraining + ("‖1/√v̂ − 1/√v̂′‖ goes " + from_to(term_a, rounded)) +
                "; in proportion to ‖1/√v̂‖ " + from_to(relative, percent) +
+               ", and of inputs that are awake under both data sets " + from_to(awake, percent) +
                ". Taken for almost zero: at most " + percent(kAlmostZero) +
-               " in every epoch; the largest is " + percent(largest) + ".",
+               " in every epoch, of all inputs; the largest is " + percent(largest) + ".",
            verdict_if(largest <= kAlmostZero)},
           {"The two models stay near each other.",
            kOverTraining + ("Δ goes " + from_to(delta, rounded)) + "; in proportion to ‖θ‖ " +

@@ -138,11 +138,14 @@ StepSizeChanges step_size_changes(const RunConfig& config, std::shared_ptr<const
         const auto weights = counts.sum();
         const auto steps_now = rate * now.values;
         const auto changes_now = steps_now - rate_before * before.values;
-        const auto [change, step, growing, idle, idle_in_one] = read(
+        const auto root_changes = (now.values - before.values).abs();
+        const auto [change, step, root_change, growing, idle, idle_in_one] = read(
             {(counts * changes_now.abs()).sum() / weights, (counts * steps_now).sum() / weights,
+             (counts * root_changes).sum() / (counts * now.values).sum(),
              (counts * (changes_now > 0)).sum() / weights, inputs.idle, inputs.idle_in_one});
         changes.change.add(change);
         changes.step.add(step);
+        changes.root_change.add(root_change);
         changes.growing.add(growing);
         changes.idle.add(idle);
         changes.idle_in_one.add(idle_in_one);
@@ -150,8 +153,8 @@ StepSizeChanges step_size_changes(const RunConfig& config, std::shared_ptr<const
       before = now;
       rate_before = rate;
     }
-    for (auto* record :
-         {&changes.change, &changes.step, &changes.growing, &changes.idle, &changes.idle_in_one}) {
+    for (auto* record : {&changes.change, &changes.step, &changes.root_change, &changes.growing,
+                         &changes.idle, &changes.idle_in_one}) {
       record->end_epoch();
     }
     progress(epoch_of(epoch, config) + ": η " + rounded(rate_before));
@@ -180,24 +183,31 @@ NeighbourDifferences neighbour_differences(const RunConfig& config,
       const auto theirs = other.inverse_roots();
       const auto inputs = compared_inputs(ours, theirs);
       const auto& counts = inputs.counts;
+      const auto awake = torch::minimum(ours.counts, theirs.counts);
+      const auto squared_differences = (ours.values - theirs.values).square();
+      const auto squares = ours.values.square();
       const auto theta = one.parameters().to(torch::kFloat64);
-      const auto [term_a, root_norm, next_delta, norm, idle, idle_in_one] =
-          read({(counts * (ours.values - theirs.values).square()).sum().sqrt(),
-                (counts * ours.values.square()).sum().sqrt(), (theta - other.parameters()).norm(),
-                theta.norm(), inputs.idle, inputs.idle_in_one});
+      const auto [term_a, root_norm, awake_term_a, awake_root_norm, next_delta, norm, idle,
+                  idle_in_one] =
+          read({(counts * squared_differences).sum().sqrt(), (counts * squares).sum().sqrt(),
+                (awake * squared_differences).sum().sqrt(), (awake * squares).sum().sqrt(),
+                (theta - other.parameters()).norm(), theta.norm(), inputs.idle,
+                inputs.idle_in_one});
       term_b = beta1 * term_b + (1.0 - beta1) * delta;  // with Δ_t
       delta = next_delta;                               // Δ_{t+1}
       differences.term_a.add(term_a);
       differences.root_norm.add(root_norm);
+      differences.awake_term_a.add(awake_term_a);
+      differences.awake_root_norm.add(awake_root_norm);
       differences.term_b.add(term_b);
       differences.delta.add(delta);
       differences.norm.add(norm);
       differences.idle.add(idle);
       differences.idle_in_one.add(idle_in_one);
     }
-    for (auto* record :
-         {&differences.term_a, &differences.root_norm, &differences.term_b, &differences.delta,
-          &differences.norm, &differences.idle, &differences.idle_in_one}) {
+    for (auto* record : {&differences.term_a, &differences.root_norm, &differences.awake_term_a,
+                         &differences.awake_root_norm, &differences.term_b, &differences.delta,
+                         &differences.norm, &differences.idle, &differences.idle_in_one}) {
       record->end_epoch();
     }
     progress(epoch_of(epoch, config) + ": Δ " + rounded(delta));

@@ -24,9 +24,10 @@ inline constexpr double kIdle = 1e-6;
 
 /// From step to step, beginning with the second.
 struct StepSizeChanges {
-  StepRecord change;       // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
-  StepRecord step;         // mean of η_t/√v̂_t
-  StepRecord growing;      // share of weights of which it is larger than before
+  StepRecord change;  // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
+  StepRecord step;    // mean of η_t/√v̂_t
+  StepRecord root_change;  // of |1/√v̂_t − 1/√v̂_{t−1}|, in proportion to that of 1/√v̂_t: without η
+  StepRecord growing;      // share of weights of which the step is larger than before
   StepRecord idle;         // inputs, before the step and after it
   StepRecord idle_in_one;  // before it or after it only
 };
@@ -34,13 +35,15 @@ struct StepSizeChanges {
 /// Between the trainings on S and S′. Symbols and indices are those of the stability theorem; its
 /// Δ_t is what the steps before t have made, so step t makes Δ_{t+1}.
 struct NeighbourDifferences {
-  StepRecord term_a;       // ‖1/√v̂_t − 1/√v̂′_t‖₂
-  StepRecord root_norm;    // ‖1/√v̂_t‖₂, beside which the first is large or small
-  StepRecord term_b;       // Σ_{k ≤ t} β₁^{t−k} (1 − β₁) Δ_k
-  StepRecord delta;        // Δ_{t+1} = ‖θ_{t+1} − θ′_{t+1}‖₂
-  StepRecord norm;         // ‖θ_{t+1}‖₂
-  StepRecord idle;         // inputs, in both trainings
-  StepRecord idle_in_one;  // in one of them only
+  StepRecord term_a;        // ‖1/√v̂_t − 1/√v̂′_t‖₂
+  StepRecord root_norm;     // ‖1/√v̂_t‖₂, beside which the first is large or small
+  StepRecord awake_term_a;  // both once more of inputs that are idle in neither training: one that
+  StepRecord awake_root_norm;  // is in one of them can be larger than all others together
+  StepRecord term_b;           // Σ_{k ≤ t} β₁^{t−k} (1 − β₁) Δ_k
+  StepRecord delta;            // Δ_{t+1} = ‖θ_{t+1} − θ′_{t+1}‖₂
+  StepRecord norm;             // ‖θ_{t+1}‖₂
+  StepRecord idle;             // inputs, in both trainings
+  StepRecord idle_in_one;      // in one of them only
 };
 
 /// Takes a line about each epoch. What it throws ends the measurement.
