@@ -106,6 +106,12 @@ void MomentAccumulator::discard() {
   pending_.clear();
 }
 
+void MomentAccumulator::give(std::vector<PendingMoment> pending) {
+  discard();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  pending_ = std::move(pending);
+}
+
 std::vector<PendingMoment> MomentAccumulator::take() {
   measure_waiting();
   const std::lock_guard<std::mutex> lock(mutex_);

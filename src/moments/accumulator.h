@@ -42,6 +42,8 @@ class MomentAccumulator : public Listener {
 
   /// Hands over what has been added up and starts anew.
   std::vector<PendingMoment> take();
+  /// In place of what has been added up.
+  void give(std::vector<PendingMoment> pending);
   /// The same without measuring what waits.
   void discard();
 

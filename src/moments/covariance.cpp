@@ -10,8 +10,9 @@ namespace adaact {
 namespace {
 
 /// Patches of a few samples at a time: enough rows for an efficient product, little enough memory
-/// to disappear beside the activations.
-constexpr std::int64_t kPatchBytes = std::int64_t{8} << 20;
+/// to disappear beside the activations. On a GPU every product costs a launch.
+constexpr std::int64_t kPatchBytesOnCpu = std::int64_t{8} << 20;
+constexpr std::int64_t kPatchBytesOnGpu = std::int64_t{256} << 20;
 
 /// Adds Σ a aᵀ, and with a bias Σ a and the number of rows as last column and row, to (g, n, n).
 void add_products(const torch::Tensor& sum, const torch::Tensor& rows, bool with_bias) {
@@ -59,8 +60,9 @@ Moment covariance(const torch::Tensor& input, const Geometry& geometry, bool wit
   auto sum = torch::zeros({geometry.groups, n, n}, options);
   const auto sample_bytes =
       geometry.groups * positions * n * static_cast<std::int64_t>(sum.element_size());
+  const auto most_bytes = x.is_cuda() ? kPatchBytesOnGpu : kPatchBytesOnCpu;
   const auto chunk =
-      std::clamp<std::int64_t>(kPatchBytes / sample_bytes, 1, std::max<std::int64_t>(samples, 1));
+      std::clamp<std::int64_t>(most_bytes / sample_bytes, 1, std::max<std::int64_t>(samples, 1));
   const bool by_convolution =
       !geometry.is_linear() && x.device().is_cpu() && options.dtype() == torch::kFloat32;
   for (std::int64_t begin = 0; begin < samples; begin += chunk) {

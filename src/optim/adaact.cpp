@@ -140,6 +140,10 @@ const AdaActParamState* AdaAct::find_state(std::size_t index) const {
 }
 
 void AdaAct::take_observations() { internals_->pending = internals_->accumulator->take(); }
+std::function<void()> AdaAct::take_for_replay() {
+  const auto accumulator = internals_->accumulator;
+  return [accumulator, pending = accumulator->take()] { accumulator->give(pending); };
+}
 void AdaAct::drop_observations() {
   internals_->accumulator->discard();
   internals_->pending.clear();

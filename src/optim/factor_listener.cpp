@@ -43,6 +43,13 @@ void FactorListener::set_layers(std::vector<Layer> layers) {
   layers_ = std::move(layers);
 }
 
+std::vector<bool> FactorListener::measured_layers() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<bool> measured;
+  for (const auto& layer : layers_) measured.push_back(layer.measured);
+  return measured;
+}
+
 FactorListener::Layer FactorListener::layer_of(const LayerUse& use) {
   const auto& weight = parameters_[use.weight];
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -103,6 +110,11 @@ void FactorListener::on_output_gradient(const LayerUse& use, const torch::Tensor
 std::vector<FactorSums> FactorListener::take() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(sums_, {});
+}
+
+void FactorListener::give(std::vector<FactorSums> sums) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sums_ = std::move(sums);
 }
 
 std::int64_t FactorListener::excessive_size(std::size_t weight) const {

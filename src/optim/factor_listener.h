@@ -34,6 +34,8 @@ class FactorListener : public Listener {
   explicit FactorListener(const LayerMap& model);
 
   void set_layers(std::vector<Layer> layers);
+  /// By parameter.
+  std::vector<bool> measured_layers() const;
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
   bool wants_output_gradient(const LayerUse& use) override;
@@ -41,6 +43,8 @@ class FactorListener : public Listener {
 
   /// Hands over what has been added up and starts anew.
   std::vector<FactorSums> take();
+  /// In place of what has been added up.
+  void give(std::vector<FactorSums> sums);
 
   /// The larger of a weight's two factors where it exceeded the limit; 0 where none did.
   std::int64_t excessive_size(std::size_t weight) const;

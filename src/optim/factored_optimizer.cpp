@@ -1,6 +1,7 @@
 #include <adaact/optim/factored_optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -29,6 +30,13 @@ void follow(KroneckerFactors& factors, const torch::Tensor& weight) {
   visit_tensors(factors, [&weight](const char* /*name*/, torch::Tensor& tensor) {
     if (tensor.defined()) tensor = following(tensor, weight);
   });
+}
+
+/// n, or n + 1 where the bias was measured with the weight.
+std::int64_t most_columns(const std::vector<KroneckerFactors>& factors) {
+  std::int64_t most = 0;
+  for (const auto& run : factors) most = std::max(most, run.a.size(-1));
+  return most;
 }
 
 torch::Tensor unbiased(const torch::Tensor& average, const KroneckerFactors& factors,
@@ -80,6 +88,15 @@ void FactoredOptimizer::choose_what_to_measure() {
 }
 
 void FactoredOptimizer::take_observations() { internals_->sums = internals_->listener->take(); }
+
+std::function<void()> FactoredOptimizer::take_for_replay() {
+  const auto listener = internals_->listener;
+  return [listener, sums = listener->take()] { listener->give(sums); };
+}
+
+std::vector<bool> FactoredOptimizer::layers_to_observe() const {
+  return internals_->listener->measured_layers();
+}
 
 std::vector<NamedOptimizer::Checked> FactoredOptimizer::checked() const {
   std::vector<Checked> all;
@@ -134,19 +151,27 @@ std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients
     const auto state_dtype = sum_dtype(tensor);
     const auto bias = internals_->joint_biases[weight];
     const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
-    const auto weight_gradient = gradient_of(tensor).to(state_dtype).view({tensor.size(0), n});
-    const auto bias_gradient =
-        with_bias ? gradient_of(parameter(bias).tensor).to(state_dtype).view({-1, 1})
-                  : torch::zeros({tensor.size(0), 1}, weight_gradient.options());
-    const auto g = torch::cat({weight_gradient, bias_gradient}, 1);  // (rows, n + 1)
-    auto v = g.clone();                                              // rows without factors
+    auto g = gradient_of(tensor).to(state_dtype).view({tensor.size(0), n});
+    if (with_bias || most_columns(factors) > n) {
+      const auto column = with_bias
+                              ? gradient_of(parameter(bias).tensor).to(state_dtype).view({-1, 1})
+                              : torch::zeros({tensor.size(0), 1}, g.options());
+      g = torch::cat({g, column}, 1);  // (rows, n + 1)
+    }
+    auto v = g;  // where there are no factors
     for (const auto& run : factors) {
       const auto groups = run.a.size(0);
       const auto rows = run.end - run.begin;
-      const auto columns = run.a.size(-1);  // n, or n + 1 where the bias was measured with it
+      const auto columns = run.a.size(-1);
       const auto part = g.narrow(0, run.begin, rows).narrow(1, 0, columns);
-      const auto of_run = precondition(part.reshape({groups, rows / groups, columns}), run, weight);
-      v.narrow(0, run.begin, rows).narrow(1, 0, columns).copy_(of_run.reshape({rows, columns}));
+      const auto of_run = precondition(part.reshape({groups, rows / groups, columns}), run, weight)
+                              .reshape({rows, columns});
+      if (of_run.sizes() == g.sizes()) {
+        v = of_run;
+      } else {
+        if (v.is_same(g)) v = g.clone();
+        v.narrow(0, run.begin, rows).narrow(1, 0, columns).copy_(of_run);
+      }
     }
     result[weight] = v.narrow(1, 0, n).reshape(tensor.sizes());
     if (with_bias) result[bias] = v.select(1, n).reshape(parameter(bias).tensor.sizes());
@@ -157,42 +182,75 @@ std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients
 /// Σ η² v·g
 double FactoredOptimizer::kl_divergence(
     const std::map<std::size_t, torch::Tensor>& preconditioned) const {
-  double sum = 0.0;
+  std::vector<torch::Tensor> terms;  // summed where they are: a GPU is waited for once
   for (const auto& [index, v] : preconditioned) {
     const auto lr = settings_of(index).lr;
-    sum += lr * lr * (v * parameter(index).tensor.grad()).sum().item<double>();
+    const auto product = (v * parameter(index).tensor.grad()).sum();
+    const auto place = terms.empty() ? product.device() : terms[0].device();
+    terms.push_back(product.to(place, torch::kFloat64) * (lr * lr));
   }
-  return sum;
+  return terms.empty() ? 0.0 : torch::stack(terms).sum().item<double>();
+}
+
+/// ν v in the place of v, where the options limit it.
+void FactoredOptimizer::clip(std::map<std::size_t, torch::Tensor>& preconditioned) const {
+  const auto is_limited = [this](const auto& each) {
+    return std::isfinite(settings_of(each.first).kl_clip);
+  };
+  if (std::none_of(preconditioned.begin(), preconditioned.end(), is_limited)) return;
+  const auto divergence = kl_divergence(preconditioned);
+  for (auto& [index, v] : preconditioned) {
+    const auto kl_clip = settings_of(index).kl_clip;
+    if (divergence > kl_clip) v = v * std::sqrt(kl_clip / divergence);
+  }
 }
 
 void FactoredOptimizer::update() {
   auto factors = next_factors();
   auto gradients = preconditioned_gradients(factors);
-  const auto divergence = kl_divergence(gradients);
-  for (auto& [index, v] : gradients) {
-    const auto kl_clip = settings_of(index).kl_clip;
-    if (divergence > kl_clip) v = v * std::sqrt(kl_clip / divergence);  // ν v
-  }
-
+  clip(gradients);
   for (auto& [weight, each] : factors) state_of(weight).factors(std::move(each));
-  for (const auto index : trained()) {
-    const auto found = gradients.find(index);
-    apply(index, found == gradients.end() ? gradient_of(parameter(index).tensor) : found->second);
-  }
+  apply(gradients);
 }
 
-void FactoredOptimizer::apply(std::size_t index, const torch::Tensor& v) {
-  const auto settings = settings_of(index);
-  const auto& tensor = parameter(index).tensor;
-  const auto theta = tensor.detach();
-  const auto old = theta.to(sum_dtype(tensor));
-  auto d = v.to(old.dtype()).add(old, settings.weight_decay);
-  if (settings.momentum != 0.0) {
+/// All parameters of a group at once: on a GPU that is a launch for all instead of one for each.
+void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& preconditioned) {
+  struct Update {
+    FactorSettings settings;
+    std::vector<torch::Tensor> theta;
+    std::vector<torch::Tensor> old;  // θ, in the precision of sums
+    std::vector<torch::Tensor> v;
+    std::vector<torch::Tensor> buffers;
+  };
+  std::map<std::int64_t, Update> groups;
+  for (const auto index : trained()) {
+    const auto& tensor = parameter(index).tensor;
+    auto& group = groups[group_of(index)];
+    group.settings = settings_of(index);
+    const auto theta = tensor.detach();
+    group.theta.push_back(theta);
+    group.old.push_back(theta.to(sum_dtype(tensor)));
+    const auto found = preconditioned.find(index);
+    group.v.push_back(laid_out_as(
+        theta, found == preconditioned.end() ? tensor.grad() : found->second, sum_dtype(tensor)));
+    if (group.settings.momentum == 0.0) continue;
     auto& buffer = state_of(index).momentum_buffer();
-    prepare_buffer(buffer, tensor);
-    d = buffer.mul_(settings.momentum).add_(d);
+    buffer = state_laid_out_as(theta, buffer);
+    group.buffers.push_back(buffer);
   }
-  theta.copy_(old - settings.lr * d);
+  for (auto& [number, group] : groups) {
+    const auto& settings = group.settings;
+    auto d = at::_foreach_add(group.v, group.old, settings.weight_decay);
+    if (settings.momentum != 0.0) {
+      at::_foreach_mul_(group.buffers, settings.momentum);
+      at::_foreach_add_(group.buffers, d);
+      d = group.buffers;
+    }
+    at::_foreach_add_(group.old, d, -settings.lr);
+    for (std::size_t i = 0; i < group.theta.size(); ++i) {
+      if (!group.old[i].is_same(group.theta[i])) group.theta[i].copy_(group.old[i]);
+    }
+  }
 }
 
 void FactoredOptimizer::on_step_end() {

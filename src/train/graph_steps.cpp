@@ -2,11 +2,14 @@
 
 #ifdef ADAACT_WITH_CUDA
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include <adaact/data/device_batches.h>
 #include <adaact/optim/device_steps.h>
+#include <adaact/optim/observing_optimizer.h>
 #include <torch/torch.h>
 
 #include "optim/global_norm_cuda.h"
@@ -18,23 +21,31 @@
 #include "train/set_up_mutex.h"
 
 namespace adaact {
+namespace {
+
+/// Null where the optimizer's steps cannot be captured.
+TakesDeviceSteps* device_steps_of(torch::optim::Optimizer& optimizer) {
+  auto* steps = dynamic_cast<TakesDeviceSteps*>(&optimizer);
+  return steps != nullptr && steps->can_take_device_steps() ? steps : nullptr;
+}
+
+}  // namespace
+
 class GraphSteps::Impl {
  public:
   Impl(Model& model, torch::optim::Optimizer& optimizer, const Loader& data, const Options& options)
       : model_(model),
         optimizer_(optimizer),
-        device_steps_(dynamic_cast<TakesDeviceSteps&>(optimizer)),
+        device_steps_(device_steps_of(optimizer)),
+        observing_(dynamic_cast<ObservingOptimizer*>(&optimizer)),
         options_(options),
         batches_(device_batches_of(data, options.device, options.channels_last)),
         readings_(
             torch::zeros({kMostUnread, 3}, torch::dtype(torch::kFloat64).device(options.device))),
         next_reading_(torch::zeros({1}, torch::dtype(torch::kInt64).device(options.device))),
-        pool_(at::cuda::graph_pool_handle()) {
-    const auto last = batches_.batches_per_epoch() - 1;
-    prepare(ordinary_, batches_.batch_size(0));
-    prepare(last_, batches_.batch_size(last));
-    last_.is_last = true;
-  }
+        pool_(at::cuda::graph_pool_handle()) {}
+
+  bool updates_are_captured() const { return device_steps_ != nullptr; }
 
   void start(std::int64_t epoch, std::int64_t first_batch) {
     batches_.start(epoch, first_batch);
@@ -44,13 +55,11 @@ class GraphSteps::Impl {
   void take_step() {
     TORCH_CHECK(unread_ < kMostUnread, "GraphSteps: ", unread_, " steps are unread, expected < ",
                 kMostUnread);
-    auto& step = batch_ == batches_.batches_per_epoch() - 1 ? last_ : ordinary_;
-    if (optimizer_has_state_) device_steps_.send_learning_rates();
-    if (step.has_run && optimizer_has_state_) {
-      if (!step.captured) capture(step);
-      step.captured->replay();
+    auto& step = next_step();
+    if (updates_are_captured()) {
+      take_device_step(step);
     } else {
-      take_first(step);
+      take_step_after_passes(step);
     }
     ++batch_;
     ++unread_;
@@ -68,13 +77,13 @@ class GraphSteps::Impl {
     return readings;
   }
 
-  void settle() { device_steps_.read_steps(); }
+  void settle() {
+    if (updates_are_captured()) device_steps_->read_steps();
+  }
 
-  SecondMoments second_moments() const { return last_.moments.read(); }
+  SecondMoments second_moments() const { return last_of_epoch_->moments.read(); }
 
  private:
-  /// One graph for the ordinary steps and one for the last of an epoch, whose batch may be smaller and
-  /// which also measures activations.
   struct Step {
     torch::Tensor images;
     torch::Tensor labels;
@@ -82,30 +91,80 @@ class GraphSteps::Impl {
     bool has_run = false;
     std::unique_ptr<CapturedWork> captured;
     MomentReadings moments;
+    // What the passes leave for an update that is not captured.
+    std::vector<torch::Tensor> gradients;
+    std::function<void()> report_observations;
   };
 
-  void prepare(Step& step, std::int64_t size) const {
-    step.images = batches_.empty_images(size);
-    step.labels = batches_.empty_labels(size);
+  /// One graph for the ordinary steps and one for the last of an epoch, whose batch may be smaller and
+  /// which also measures activations; and each of them for all that passes may have to observe.
+  using Kind = std::pair<bool, std::vector<bool>>;
+
+  Step& next_step() {
+    const bool is_last = batch_ == batches_.batches_per_epoch() - 1;
+    const auto observed =
+        updates_are_captured() ? std::vector<bool>{} : observing_->layers_to_observe();
+    auto& step = steps_[Kind(is_last, observed)];
+    if (!step.images.defined()) {
+      const auto size = batches_.batch_size(batch_);
+      step.images = batches_.empty_images(size);
+      step.labels = batches_.empty_labels(size);
+      step.is_last = is_last;
+    }
+    if (is_last) last_of_epoch_ = &step;
+    return step;
+  }
+
+  void take_device_step(Step& step) {
+    if (optimizer_has_state_) device_steps_->send_learning_rates();
+    if (!step.has_run || !optimizer_has_state_) {
+      take_first(step);
+      return;
+    }
+    if (!step.captured) capture(step, [&] { device_steps_->enqueue_step(); });
+    step.captured->replay();
+  }
+
+  void take_step_after_passes(Step& step) {
+    if (!std::exchange(step.has_run, true)) {
+      const std::lock_guard<std::mutex> lock(set_up_mutex());
+      run(step, [&] { optimizer_.step(); });
+      return;
+    }
+    if (!step.captured) {
+      capture(step, [&] {
+        for (const auto& parameter : model_.parameters())
+          step.gradients.push_back(parameter.grad());
+        step.report_observations = observing_->take_for_replay();
+      });
+    }
+    step.captured->replay();
+    // Another graph's gradients may lie elsewhere.
+    const auto parameters = model_.parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].mutable_grad() = step.gradients[i];
+    }
+    step.report_observations();
+    optimizer_.step();
   }
 
   /// What is captured later must not make anything for the first time.
   void take_first(Step& step) {
     const std::lock_guard<std::mutex> lock(set_up_mutex());
     if (optimizer_has_state_) {
-      run(step, [&] { device_steps_.enqueue_step(); });
+      run(step, [&] { device_steps_->enqueue_step(); });
     } else {
-      const auto skipped = device_steps_.skipped_steps();
+      const auto skipped = device_steps_->skipped_steps();
       run(step, [&] { optimizer_.step(); });
-      optimizer_has_state_ = device_steps_.skipped_steps() == skipped;
+      optimizer_has_state_ = device_steps_->skipped_steps() == skipped;
     }
     step.has_run = true;
   }
 
-  void capture(Step& step) {
+  /// The passes, and what is done after them.
+  void capture(Step& step, const std::function<void()>& rest) {
     const std::lock_guard<std::mutex> lock(set_up_mutex());
-    step.captured = std::make_unique<CapturedWork>(
-        pool_, [&] { run(step, [&] { device_steps_.enqueue_step(); }); });
+    step.captured = std::make_unique<CapturedWork>(pool_, [&] { run(step, rest); });
   }
 
   template <typename Update>
@@ -135,14 +194,15 @@ class GraphSteps::Impl {
 
   Model& model_;
   torch::optim::Optimizer& optimizer_;
-  TakesDeviceSteps& device_steps_;
+  TakesDeviceSteps* const device_steps_;
+  ObservingOptimizer* const observing_;
   const Options options_;
   DeviceBatches batches_;
   torch::Tensor readings_;      // (steps, 3): loss, right answers, norm of the gradient
   torch::Tensor next_reading_;  // (1): the row that the next step writes
   const at::cuda::MempoolId_t pool_;
-  Step ordinary_;
-  Step last_;
+  std::map<Kind, Step> steps_;
+  const Step* last_of_epoch_ = nullptr;
   bool optimizer_has_state_ = false;
   std::int64_t batch_ = 0;
   std::int64_t unread_ = 0;
@@ -160,12 +220,14 @@ GraphSteps::~GraphSteps() {
 std::string GraphSteps::obstacle(const torch::optim::Optimizer& optimizer) {
   const auto* steps = dynamic_cast<const TakesDeviceSteps*>(&optimizer);
   const bool can = steps != nullptr && steps->can_take_device_steps();
-  return can ? "" : "this optimizer's steps cannot be captured";
+  const bool observes = dynamic_cast<const ObservingOptimizer*>(&optimizer) != nullptr;
+  return can || observes ? "" : "this optimizer's steps cannot be captured";
 }
 
 void GraphSteps::start(std::int64_t epoch, std::int64_t first_batch) {
   impl_->start(epoch, first_batch);
 }
+bool GraphSteps::updates_are_captured() const { return impl_->updates_are_captured(); }
 void GraphSteps::take_step() { impl_->take_step(); }
 std::vector<StepReading> GraphSteps::read() { return impl_->read(); }
 void GraphSteps::settle() { impl_->settle(); }

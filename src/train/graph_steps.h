@@ -18,9 +18,10 @@ struct StepReading {
   double gradient_norm = 0.0;
 };
 
-/// Whole training steps in CUDA graphs: batch, forward, observation, loss, backward, update and the
-/// check for values that are not finite. Only in builds with CUDA. Works on the current stream, which
-/// must not be the default one.
+/// Training steps in CUDA graphs: batch, forward, observation, loss, backward, and where the optimizer can,
+/// update and the check for values that are not finite. FOOF, KFAC and AdaAct's full covariance, which
+/// decide from step to step, take theirs after every replay. Only in builds with CUDA. Works on the
+/// current stream, which must not be the default one.
 class GraphSteps {
  public:
   struct Options {
@@ -43,7 +44,10 @@ class GraphSteps {
   static std::string obstacle(const torch::optim::Optimizer& optimizer);
 
   void start(std::int64_t epoch, std::int64_t first_batch);
-  /// Enqueues the next step of the epoch with the learning rates that the optimizer has now.
+  /// Whether the host need not look at every step.
+  bool updates_are_captured() const;
+  /// Enqueues the next step of the epoch with the learning rates that the optimizer has now. Throws
+  /// NonFiniteError where updates are not captured.
   void take_step();
   /// Waits for the steps enqueued so far.
   std::vector<StepReading> read();

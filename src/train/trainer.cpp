@@ -179,6 +179,7 @@ class Trainer::Impl {
   /// Steps that may be taken before somebody must look: until one whose update is measured, until
   /// callbacks may want the state, until the epoch ends.
   std::int64_t steps_until_read() const {
+    if (!graph_steps_->updates_are_captured()) return 1;
     const auto until_next = [this](std::int64_t period) { return period - state_.step % period; };
     constexpr std::int64_t kMost = 64;  // so that progress is seen and a wish to stop is heard
     auto steps = std::min(kMost, until_next(steps_per_epoch()));

@@ -127,7 +127,7 @@ TEST_P(TrainingRunCuda, OneOfSeveralSeedsMayFailAndASignalEndsAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, TrainingRunCuda,
-                         ::testing::Values("adaact", "sgd", "adamw", "adan", "lamb", "kfac"),
+                         ::testing::Values("adaact", "sgd", "adamw", "adan", "lamb", "foof", "kfac"),
                          [](const auto& info) { return info.param; });
 
 using DropPathCuda = TrainingRunCuda;

@@ -80,6 +80,7 @@ class AdaAct : public ObservingOptimizer {
 #ifdef ADAACT_WITH_CUDA
   bool can_take_device_steps() const override;
 #endif
+  std::function<void()> take_for_replay() override;
 
   /// V̂ of a weight, bias corrected, one row per run of weight rows that reads the same input:
   /// (S, n), or (S, n, n) for the full covariance. Undefined before the first observation.

@@ -48,6 +48,10 @@ class FactoredOptimizer : public ObservingOptimizer {
  public:
   ~FactoredOptimizer() override;
 
+  std::function<void()> take_for_replay() override;
+  /// Those with factors that are due.
+  std::vector<bool> layers_to_observe() const override;
+
  protected:
   FactoredOptimizer(LayerMap model, std::unique_ptr<torch::optim::OptimizerOptions> defaults,
                     const StateCodec& codec);
@@ -80,7 +84,8 @@ class FactoredOptimizer : public ObservingOptimizer {
   std::map<std::size_t, torch::Tensor> preconditioned_gradients(
       const std::map<std::size_t, Factors>& factors) const;
   double kl_divergence(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
-  void apply(std::size_t index, const torch::Tensor& v);
+  void clip(std::map<std::size_t, torch::Tensor>& preconditioned) const;
+  void apply(const std::map<std::size_t, torch::Tensor>& preconditioned);
   void log_factors_too_large();
 
   struct Internals;

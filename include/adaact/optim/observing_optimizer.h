@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -40,6 +41,17 @@ class ObservingOptimizer : public NamedOptimizer {
   /// the layer's output too, before the backward pass.
   void observe(const torch::Tensor& weight, const torch::Tensor& input,
                const Geometry& geometry = Geometry::linear(), const torch::Tensor& output = {});
+
+  /// A CUDA graph replays a pass without calling anybody, but fills the tensors that were observed when it
+  /// was captured anew. At the end of such a capture this takes them over and returns what reports them
+  /// once more, to be called after every replay.
+  ///
+  ///   graph.capture_begin();  …  report = optimizer.take_for_replay();  graph.capture_end();
+  ///   for (…) { graph.replay(); report(); optimizer.step(); }
+  virtual std::function<void()> take_for_replay() = 0;
+  /// Which layers the next pass is observed in, by parameter, where that differs from step to step. Each
+  /// combination wants a graph of its own.
+  virtual std::vector<bool> layers_to_observe() const { return {}; }
 
   /// For every parameter: does what was observed shape its update, and if not, why.
   std::vector<ParameterCoverage> coverage() const;
