@@ -34,7 +34,9 @@ void print_table(const std::vector<NamedRun>& runs) {
       std::printf("  %10.4f  %8.2f %%  %7.2f %%", last.train_loss, 100.0 * last.test.top1,
                   100.0 * run.best_epoch()->test.top1);
     }
-    std::printf("  %8.1f\n", run.seconds());
+    std::printf("  %8.1f", run.seconds());
+    if (run.divergence) std::printf("  diverged in epoch %ld", run.divergence->epoch + 1);
+    std::printf("\n");
   }
 }
 
@@ -44,6 +46,7 @@ ordered_json to_json(const RunHistory& run) {
                       {"finished", run.finished},
                       {"epochs", run.epochs.size()},
                       {"seconds", run.seconds()}};
+  if (run.divergence) object["diverged_in_epoch"] = run.divergence->epoch + 1;
   if (!run.epochs.empty()) {
     const auto& last = run.epochs.back();
     object["train_loss"] = last.train_loss;

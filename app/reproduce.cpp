@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "experiments/carry_out.h"
 #include "experiments/cost.h"
+#include "experiments/curves.h"
 #include "experiments/departures.h"
 #include "experiments/experiment.h"
 #include "experiments/experiment_page.h"
@@ -26,8 +27,8 @@
 #include "output.h"
 #include "padded.h"
 #include "progress.h"
+#include "report/format.h"
 #include "report/gnuplot.h"
-#include "report/mean_and_error.h"
 #include "run_options.h"
 #include "shell_word.h"
 #include "train/timed_work.h"
@@ -97,9 +98,16 @@ ordered_json list_as_json() {
 struct SeedGroup {
   std::string dataset;
   std::string model;
-  std::string series;
-  std::vector<double> top1;  // fractions
-  std::vector<double> seconds;
+  RunSeries series;
+
+  /// Of whole trainings.
+  std::vector<double> seconds() const {
+    std::vector<double> all;
+    for (const auto* run : series.runs) {
+      if (!run->divergence) all.push_back(run->epochs.back().seconds);
+    }
+    return all;
+  }
 };
 
 std::vector<SeedGroup> groups_of(const Found& found) {
@@ -109,14 +117,13 @@ std::vector<SeedGroup> groups_of(const Found& found) {
     const auto& config = run.planned.config;
     auto group = std::find_if(groups.begin(), groups.end(), [&](const SeedGroup& each) {
       return each.dataset == config.dataset && each.model == config.model &&
-             each.series == run.planned.series;
+             each.series.name == run.planned.series;
     });
     if (group == groups.end()) {
-      group = groups.insert(group, {config.dataset, config.model, run.planned.series, {}, {}});
+      const RunSeries series{run.planned.series, 0, {}};
+      group = groups.insert(group, {config.dataset, config.model, series});
     }
-    const auto& last = run.history->epochs.back();
-    group->top1.push_back(last.test.top1);
-    group->seconds.push_back(last.seconds);
+    group->series.runs.push_back(&*run.history);
   }
   return groups;
 }
@@ -124,10 +131,10 @@ std::vector<SeedGroup> groups_of(const Found& found) {
 void print_runs(const Found& found) {
   const auto groups = groups_of(found);
   if (groups.empty()) return;
-  std::printf("%-14s%-12s%-22s%5s  %-16s%8s\n", "data", "model", "series", "seeds", "test top-1",
+  std::printf("%-14s%-12s%-26s%5s  %-16s%8s\n", "data", "model", "series", "seeds", "test top-1",
               "seconds");
   for (const auto& group : groups) {
-    const auto top1 = mean_and_error(group.top1);
+    const auto top1 = final_over_seeds(group.series);
     char accuracy[40];
     if (std::isnan(top1.standard_error)) {
       std::snprintf(accuracy, sizeof(accuracy), "%.2f %%", 100.0 * top1.mean);
@@ -135,9 +142,13 @@ void print_runs(const Found& found) {
       std::snprintf(accuracy, sizeof(accuracy), "%.2f ± %.2f %%", 100.0 * top1.mean,
                     100.0 * top1.standard_error);
     }
-    std::printf("%-14s%-12s%s%5zu  %s%8.1f\n", group.dataset.c_str(), group.model.c_str(),
-                padded(printable(group.series), 22).c_str(), group.top1.size(),
-                padded(accuracy, 16).c_str(), median(group.seconds));
+    const auto seconds = group.seconds();
+    const auto time = seconds.empty() ? "-" : fixed(median(seconds), 1);
+    const auto state = state_of(group.series);
+    std::printf("%-14s%-12s%s%5zu  %s%8s%s\n", group.dataset.c_str(), group.model.c_str(),
+                padded(printable(group.series.name), 26).c_str(), group.series.runs.size(),
+                padded(accuracy, 16).c_str(), time.c_str(),
+                (state.empty() ? "" : "  " + state).c_str());
   }
 }
 

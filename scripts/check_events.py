@@ -17,6 +17,8 @@ def expected_scalars(run):
     for line in (run / "metrics.jsonl").open():
         entry = json.loads(line)
         kind, step = entry.pop("kind"), entry.pop("step")
+        if kind not in ("step", "epoch"):
+            continue
         entry.pop("epoch")
         for name, value in entry.pop("second_moments", {}).items():
             scalars.setdefault(f"second_moment/{name}", {})[step] = value

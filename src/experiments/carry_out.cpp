@@ -4,9 +4,11 @@
 #include <set>
 
 #include <adaact/data/datasets.h>
+#include <adaact/optim/non_finite.h>
 #include <adaact/train/training_run.h>
 #include <c10/util/Exception.h>
 
+#include "experiments/curves.h"
 #include "experiments/measurement_files.h"
 #include "experiments/on_machine.h"
 #include "experiments/run_key.h"
@@ -48,7 +50,7 @@ class Workshop {
     for (const auto& run : missing_runs_) {
       if (InterruptGuard::received() != 0) break;
       announce(run.series + ", " + folder_name(run));
-      attempt(folder_name(run), [&] { train(run); });
+      attempt(folder_name(run), [&] { carry_out_run(run); });
     }
     for (const auto& measurement : missing_measurements_) {
       if (InterruptGuard::received() != 0) break;
@@ -67,7 +69,8 @@ class Workshop {
         std::any_of(missing_runs_.begin(), missing_runs_.end(),
                     [&](const PlannedRun& other) { return folder_name(other) == name; });
     if (planned) return;
-    if (shelf_.find(run)) {
+    if (const auto found = shelf_.find(run)) {
+      if (found->divergence) return;  // there never will be one
       options_.on_message(name + " is there without its model, which is needed: trained again");
     }
     missing_runs_.push_back(run);
@@ -108,6 +111,16 @@ class Workshop {
       return;  // work() sees the signal too
     } catch (const std::exception& error) {
       result_.failures.push_back(name + ": " + error_text_within_line(error));
+    }
+  }
+
+  /// One that diverges is no failure.
+  void carry_out_run(const PlannedRun& run) const {
+    try {
+      train(run);
+    } catch (const NonFiniteError& error) {
+      const auto history = RunHistory::read(folder_of(run), RunHistory::Detail::WithoutSteps);
+      options_.on_progress(divergence_text({&history}) + ": " + error.what());
     }
   }
 

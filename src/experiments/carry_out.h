@@ -31,8 +31,9 @@ struct CarryOutResult {
 };
 
 /// Trains and measures what of a plan is not on the shelf, one after the other: times are those of a run
-/// alone. A run that was killed goes on; one that fails does not end the others. SIGINT and SIGTERM end
-/// it, and what is finished stays. Data that are not there are found before any work is done.
+/// alone. A run that was killed goes on; one that fails does not end the others, and one that diverges
+/// is a result. SIGINT and SIGTERM end it, and what is finished stays. Data that are not there are found
+/// before any work is done.
 CarryOutResult carry_out(const ExperimentPlan& plan, RunShelf& shelf,
                          const CarryOutOptions& options);
 

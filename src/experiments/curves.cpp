@@ -8,6 +8,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "experiments/paper_runs.h"
 #include "experiments/tenth.h"
 #include "report/format.h"
 #include "report/mean_and_error.h"
@@ -22,32 +23,37 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? kNaN : mean_and_error(values).mean;
 }
 
-std::vector<double> final_accuracies_of(const RunSeries& series) {
+/// After each epoch, as the header says of runs that diverged.
+std::vector<double> accuracies_of(const RunHistory& run) {
   std::vector<double> accuracies;
-  for (const auto* run : series.runs) {
-    if (!run->epochs.empty()) accuracies.push_back(run->epochs.back().test.top1);
+  for (const auto& epoch : run.epochs) accuracies.push_back(epoch.test.top1);
+  if (run.divergence) {
+    accuracies.resize(static_cast<std::size_t>(run.config.epochs),
+                      accuracy_of_guessing(run.config.dataset));
   }
   return accuracies;
 }
 
-std::vector<double> best_accuracies_of(const RunSeries& series) {
-  std::vector<double> accuracies;
-  for (const auto* run : series.runs) {
-    if (const auto* best = run->best_epoch()) accuracies.push_back(best->test.top1);
-  }
-  return accuracies;
+double last_of(const std::vector<double>& accuracies) { return accuracies.back(); }
+
+double best_of(const std::vector<double>& accuracies) {
+  return *std::max_element(accuracies.begin(), accuracies.end());
 }
 
-std::vector<double> early_accuracies_of(const RunSeries& series) {
-  std::vector<double> accuracies;
+double mean_of_beginning(const std::vector<double>& accuracies) {
+  const auto early = static_cast<std::ptrdiff_t>(tenth_of(accuracies.size()));
+  return mean_of({accuracies.begin(), accuracies.begin() + early});
+}
+
+/// One number of each run that has an accuracy.
+std::vector<double> of_each_run(const RunSeries& series,
+                                double (*number)(const std::vector<double>& accuracies)) {
+  std::vector<double> numbers;
   for (const auto* run : series.runs) {
-    if (run->epochs.empty()) continue;
-    const auto early = tenth_of(run->epochs.size());
-    double sum = 0.0;
-    for (std::size_t epoch = 0; epoch < early; ++epoch) sum += run->epochs[epoch].test.top1;
-    accuracies.push_back(sum / static_cast<double>(early));
+    const auto accuracies = accuracies_of(*run);
+    if (!accuracies.empty()) numbers.push_back(number(accuracies));
   }
-  return accuracies;
+  return numbers;
 }
 
 EpochMetrics mean_of_epoch(const std::vector<const RunHistory*>& runs, std::size_t epoch) {
@@ -134,27 +140,47 @@ RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs) {
   return mean;
 }
 
-double final_top1(const RunSeries& series) { return mean_of(final_accuracies_of(series)); }
+double final_top1_of_run(const RunHistory& run) {
+  const auto accuracies = accuracies_of(run);
+  return accuracies.empty() ? kNaN : last_of(accuracies);
+}
 
-double best_top1(const RunSeries& series) { return mean_of(best_accuracies_of(series)); }
+double final_top1(const RunSeries& series) { return mean_of(of_each_run(series, last_of)); }
 
-double early_top1(const RunSeries& series) { return mean_of(early_accuracies_of(series)); }
+double best_top1(const RunSeries& series) { return mean_of(of_each_run(series, best_of)); }
+
+double early_top1(const RunSeries& series) {
+  return mean_of(of_each_run(series, mean_of_beginning));
+}
 
 std::optional<std::int64_t> epoch_of_divergence(const RunHistory& run) {
   for (const auto& epoch : run.epochs) {
     if (!std::isfinite(epoch.train_loss) || !std::isfinite(epoch.test.loss)) return epoch.epoch + 1;
   }
+  if (run.divergence) return run.divergence->epoch + 1;
   return std::nullopt;
 }
 
-std::string state_of(const RunSeries& series) {
-  if (series.runs.empty()) return "not carried out yet";
+std::string divergence_text(const std::vector<const RunHistory*>& runs) {
   std::string epochs;
-  for (const auto* run : series.runs) {
+  for (const auto* run : runs) {
     const auto epoch = epoch_of_divergence(*run);
     if (epoch) epochs += (epochs.empty() ? "" : ", ") + std::to_string(*epoch);
   }
   return epochs.empty() ? "" : "diverged in epoch " + epochs;
+}
+
+nlohmann::ordered_json divergences_json(const std::vector<const RunHistory*>& runs) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto* run : runs) {
+    const auto epoch = epoch_of_divergence(*run);
+    if (epoch) list.push_back({{"seed", run->config.seed}, {"epoch", *epoch}});
+  }
+  return list;
+}
+
+std::string state_of(const RunSeries& series) {
+  return series.runs.empty() ? "not carried out yet" : divergence_text(series.runs);
 }
 
 Cell series_cell(const RunSeries& series) {
@@ -173,8 +199,8 @@ Table accuracy_table(const std::vector<RunSeries>& all) {
   for (const auto& series : all) {
     table.rows.push_back({series_cell(series),
                           {text(std::to_string(series.runs.size())), "number"},
-                          {text(with_error(final_accuracies_of(series))), "number"},
-                          {text(with_error(best_accuracies_of(series))), "number"}});
+                          {text(with_error(of_each_run(series, last_of))), "number"},
+                          {text(with_error(of_each_run(series, best_of))), "number"}});
   }
   return table;
 }
@@ -183,6 +209,7 @@ nlohmann::ordered_json accuracy_json(const RunSeries& series) {
   return {{"name", series.name},
           {"seeds", series.runs.size()},
           {"state", state_of(series)},
+          {"diverged", divergences_json(series.runs)},
           {"final_test_top1", final_top1(series)},
           {"best_test_top1", best_top1(series)}};
 }
@@ -211,11 +238,11 @@ OverSeeds over_seeds(const std::vector<double>& values) {
 }
 
 OverSeeds final_over_seeds(const RunSeries& series) {
-  return over_seeds(final_accuracies_of(series));
+  return over_seeds(of_each_run(series, last_of));
 }
 
 OverSeeds early_over_seeds(const RunSeries& series) {
-  return over_seeds(early_accuracies_of(series));
+  return over_seeds(of_each_run(series, mean_of_beginning));
 }
 
 OverSeeds operator-(const OverSeeds& one, const OverSeeds& other) {

@@ -39,14 +39,25 @@ Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
 /// seeds that came so far, and the median of their seconds: a seed may have shared its machine.
 RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
 
-// Test accuracy as a fraction, the mean of the seeds; NaN where there is no run.
+// Test accuracy as a fraction. A run that ended because it diverged has learned nothing that lasts: in
+// the epochs that it lacks its accuracy counts as that of guessing.
+
+/// After the last epoch; NaN before the first one.
+double final_top1_of_run(const RunHistory& run);
+
+// The mean of the seeds; NaN where there is no run.
 double final_top1(const RunSeries& series);
 double best_top1(const RunSeries& series);
 /// Of the first tenth of the epochs, the mean: higher where training converges faster.
 double early_top1(const RunSeries& series);
 
-/// The first epoch, counted from 1, whose loss is not finite: from there on the run is lost.
+/// The first epoch, counted from 1, whose loss is not finite or that a gradient ended that was not: from
+/// there on the run is lost.
 std::optional<std::int64_t> epoch_of_divergence(const RunHistory& run);
+/// "diverged in epoch 3", of several "3, 5"; empty where none of them did.
+std::string divergence_text(const std::vector<const RunHistory*>& runs);
+/// The same for --json: a list of {seed, epoch}.
+nlohmann::ordered_json divergences_json(const std::vector<const RunHistory*>& runs);
 /// "diverged in epoch 3", "not carried out yet"; empty where all is well.
 std::string state_of(const RunSeries& series);
 

@@ -77,7 +77,7 @@ struct ExperimentPlan {
 struct Found {
   struct Run {
     PlannedRun planned;
-    std::optional<RunHistory> history;  // finished
+    std::optional<RunHistory> history;  // finished, or diverged
   };
   struct Measurement {
     PlannedMeasurement planned;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 
+#include "experiments/curves.h"
 #include "experiments/departures.h"
 #include "experiments/paper_runs.h"
 #include "io/joined.h"
@@ -86,6 +87,18 @@ std::string machine_of(const RunConfig& config) {
          (config.memory_format == "contiguous" ? "" : ", " + config.memory_format);
 }
 
+Cell accuracy_cell(const RunHistory& run) {
+  auto content = text(percent(final_top1_of_run(run)));
+  const auto state = divergence_text({&run});
+  if (!state.empty()) content += element("span", {{"class", "state"}}, text(state));
+  return {content, "number"};
+}
+
+/// Of one that diverged, until the last epoch that it finished.
+std::string time_of(const RunHistory& run) {
+  return run.epochs.empty() ? kNothing : duration(run.epochs.back().seconds);
+}
+
 void add_runs(const Found& found, Page& page) {
   Table table{"Runs", {}, {}};
   for (const char* heading : {"Series", "Data", "Model"}) {
@@ -98,13 +111,12 @@ void add_runs(const Found& found, Page& page) {
   for (const auto& [planned, run] : found.runs) {
     if (!run) continue;
     const auto& config = run->config;
-    const auto& last = run->epochs.back();
     table.rows.push_back({{text(planned.series), ""},
                           {text(dataset_title(config.dataset)), ""},
                           {text(model_title(config.model)), ""},
                           {text(std::to_string(config.seed)), "number"},
-                          {text(percent(last.test.top1)), "number"},
-                          {text(duration(last.seconds)), "number"},
+                          accuracy_cell(*run),
+                          {text(time_of(*run)), "number"},
                           {text(machine_of(config)), ""},
                           {element("code", text(run->folder.string())), "wide"}});
   }

@@ -102,15 +102,19 @@ Table moment_table(const std::vector<RunSeries>& all) {
 Finding smallest_variance(const std::vector<RunSeries>& all) {
   const std::string claim =
       "Of the three, AdaAct has the smallest averaged activation variance in every hidden layer.";
+  const Finding without_numbers{
+      claim, "There is no variance of every run: " + accuracy_list(all, final_top1) + ".",
+      Finding::Verdict::Open};
   const auto layers = hidden_layers(all);
+  const bool has_diverged = std::any_of(all.begin(), all.end(), [](const RunSeries& series) {
+    return !divergence_text(series.runs).empty();
+  });
+  if (layers.empty() || has_diverged) return without_numbers;
   std::string measured;
   std::string exceptions;
   for (const auto& layer : layers) {
     const auto comparison = compare(all, layer);
-    if (!comparison.complete) {
-      return {claim, "There is no variance of every run: " + accuracy_list(all, final_top1) + ".",
-              Finding::Verdict::Open};
-    }
+    if (!comparison.complete) return without_numbers;
     measured += (measured.empty() ? "" : "; ") + label_of(layer) + ":";
     for (std::size_t index = 0; index < all.size(); ++index) {
       measured += (index == 0 ? " " : ", ") + all[index].name + " " +

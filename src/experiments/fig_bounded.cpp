@@ -244,7 +244,14 @@ class FigBounded : public Experiment {
 
   std::vector<Finding> findings(const Found& found) const override {
     const auto all = series_of(found);
-    return open_until_complete(found, {bounded_layers(all), bounded_activations(all)});
+    std::vector<Finding> findings{bounded_layers(all), bounded_activations(all)};
+    const auto divergence = divergence_text(all.front().runs);
+    for (auto& finding : findings) {
+      if (divergence.empty()) break;
+      finding.measured = "A run " + divergence + ": its activations had no bounds.";
+      finding.verdict = Finding::Verdict::Disagrees;
+    }
+    return open_until_complete(found, findings);
   }
 
   nlohmann::ordered_json to_json(const Found& found) const override {

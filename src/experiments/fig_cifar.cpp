@@ -80,6 +80,7 @@ std::string obstacle_to_times(const CifarColumn& column) {
   std::set<std::string> hardware;
   for (const auto& cell : column) {
     for (const auto* run : cell.runs) {
+      if (run->divergence) return "a run diverged, whose time is not that of a whole training";
       const auto& config = run->config;
       ways.insert(config.device + " " + config.precision + " " + config.memory_format);
       const auto of_run = hardware_of(*run);
@@ -163,6 +164,11 @@ class FigCifar : public Experiment {
                        "After each epoch, the mean of the seeds that are there."),
            page.figure(test_accuracy_plot(runs, Against::Seconds), name + "_seconds",
                        "Training alone, without evaluation; the median of the seeds.")});
+      for (const auto& cell : column) {
+        const auto divergence = divergence_text(cell.runs);
+        if (divergence.empty()) continue;
+        page.add_paragraph(optimizer_title(cell.optimizer) + " " + divergence + ".", "note");
+      }
     }
   }
 
@@ -188,6 +194,7 @@ class FigCifar : public Experiment {
                             {"model", cell.model},
                             {"optimizer", cell.optimizer},
                             {"seeds", ordered_json::array()},
+                            {"diverged", divergences_json(cell.runs)},
                             {"test_top1", ordered_json::array()},
                             {"seconds", ordered_json::array()}};
         for (const auto* run : cell.runs) object["seeds"].push_back(run->config.seed);

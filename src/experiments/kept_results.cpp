@@ -27,13 +27,19 @@ std::string bytes_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string epoch_records(const fs::path& metrics) {
+bool is_kept(const ordered_json& record) {
+  const auto kind = kind_of(record);
+  return kind == kEpochRecord || kind == kDivergedRecord;
+}
+
+/// Without those of steps.
+std::string kept_records(const fs::path& metrics) {
   std::ifstream file(metrics);
   TORCH_CHECK(file, "adaact: ", metrics.string(), " cannot be opened: ", std::strerror(errno));
   std::string records;
   for (std::string line; std::getline(file, line);) {
     const auto record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!record.is_discarded() && kind_of(record) == kEpochRecord) records += line + "\n";
+    if (!record.is_discarded() && is_kept(record)) records += line + "\n";
   }
   return records;
 }
@@ -42,7 +48,7 @@ std::string epoch_records(const fs::path& metrics) {
 using Files = std::vector<std::pair<std::string, std::string>>;  // name and bytes
 
 Files small_files_of(const RunHistory& run) {
-  Files files{{kMetricsFile, epoch_records(run.folder / kMetricsFile)}};
+  Files files{{kMetricsFile, kept_records(run.folder / kMetricsFile)}};
   const auto environment = run.folder / kEnvironmentFile;
   if (fs::exists(environment)) files.emplace_back(kEnvironmentFile, bytes_of(environment));
   auto config = run.config;

@@ -8,8 +8,8 @@
 
 namespace adaact {
 
-/// Copies what is small of finished runs and measurements, each into a folder of its own below
-/// `results`: config.json without the place of the data, the records of epochs in metrics.jsonl,
+/// Copies what is small of runs that are done and of measurements, each into a folder of its own below
+/// `results`: config.json without the place of the data, metrics.jsonl without the records of steps,
 /// environment.json. A RunShelf finds them there. What is there already and differs is left as it is;
 /// a line for each of those.
 std::vector<std::string> keep(const Found& found, const std::filesystem::path& results);

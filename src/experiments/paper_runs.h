@@ -20,6 +20,10 @@ std::string optimizer_title(const std::string& optimizer);  // "AdaAct"
 std::string model_title(const std::string& model);          // "ResNet-20"
 std::string dataset_title(const std::string& dataset);      // "CIFAR-10"
 
+/// Top-1 of a classifier that has learned nothing, a fraction: one in as many as there are classes.
+/// NaN of a data set whose classes nobody knows.
+double accuracy_of_guessing(const std::string& dataset);
+
 /// The hyperparameters of the paper's table, as JSON. Of a data set that the paper does not have those
 /// of CIFAR-10.
 std::string paper_options(const std::string& optimizer, const std::string& dataset);

@@ -14,15 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// In every epoch that is there.
 bool has_activation_variances(const RunHistory& run) {
-  return !run.epochs.empty() &&
-         std::none_of(run.epochs.begin(), run.epochs.end(),
+  return std::none_of(run.epochs.begin(), run.epochs.end(),
                       [](const EpochMetrics& epoch) { return epoch.activation_variances.empty(); });
 }
 
 bool will_do(const RunHistory& run, const PlannedRun& planned) {
-  const bool is_whole = static_cast<std::int64_t>(run.epochs.size()) == run.config.epochs;
-  return run.finished && is_whole &&
+  const bool is_whole =
+      run.finished && static_cast<std::int64_t>(run.epochs.size()) == run.config.epochs;
+  return (is_whole || run.divergence) &&
          (!planned.activation_variances || has_activation_variances(run));
 }
 

@@ -77,10 +77,10 @@ std::optional<MeanAndError> in_paper(const CifarCell& cell) {
   return std::nullopt;
 }
 
-/// Per cent, after the last epoch.
+/// Per cent, after the last epoch; of runs that diverged as curves.h has it.
 std::optional<MeanAndError> accuracy_of(const CifarCell& cell) {
   std::vector<double> values;
-  for (const auto* run : cell.runs) values.push_back(100.0 * run->epochs.back().test.top1);
+  for (const auto* run : cell.runs) values.push_back(100.0 * final_top1_of_run(*run));
   return values.empty() ? std::nullopt : std::optional(mean_and_error(values));
 }
 
@@ -94,14 +94,19 @@ std::string accuracy_text(const MeanAndError& accuracy) {
   return text;
 }
 
-std::string seeds_text(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " seed" : " seeds");
+/// "5 seeds", "1 seed, diverged in epoch 3"
+std::string seeds_text(const CifarCell& cell) {
+  const auto count = cell.runs.size();
+  const auto divergence = divergence_text(cell.runs);
+  return std::to_string(count) + (count == 1 ? " seed" : " seeds") +
+         (divergence.empty() ? "" : ", " + divergence);
 }
 
 /// A cell that was measured and that the paper has.
 struct Compared {
   std::string optimizer;
   std::size_t seeds = 0;
+  std::string note;  // as seeds_text() has it
   MeanAndError ours;
   MeanAndError papers;
 
@@ -121,7 +126,9 @@ std::vector<Compared> compared_cells(const CifarColumn& column) {
   for (const auto& cell : column) {
     const auto ours = accuracy_of(cell);
     const auto papers = in_paper(cell);
-    if (ours && papers) cells.push_back({cell.optimizer, cell.runs.size(), *ours, *papers});
+    if (ours && papers) {
+      cells.push_back({cell.optimizer, cell.runs.size(), seeds_text(cell), *ours, *papers});
+    }
   }
   return cells;
 }
@@ -134,7 +141,7 @@ Finding same_accuracy(const Compared& cell, const std::string& where) {
   const auto error = std::hypot(cell.our_error(), cell.papers.standard_error);
   const bool alike = are_alike(cell.ours.mean, cell.papers.mean, error);
   return {cell.title() + ", " + where + ": " + accuracy_text(cell.papers) + " %",
-          accuracy_text(cell.ours) + " % (" + seeds_text(cell.seeds) + ")",
+          accuracy_text(cell.ours) + " % (" + cell.note + ")",
           alike ? Verdict::Agrees : Verdict::Disagrees};
 }
 
@@ -266,7 +273,7 @@ class TableCifar : public Experiment {
     page.add_table(table);
     page.add_paragraph(
         "Test accuracy after the last epoch in per cent, mean ± standard error over the seeds that "
-        "are there; the paper's numbers are of five runs.",
+        "are there; the paper's numbers are of five runs. A run that diverged counts as guessing.",
         "note");
   }
 
@@ -306,7 +313,7 @@ class TableCifar : public Experiment {
       row.push_back({text(ours ? accuracy_text(*ours) : kNothing), "number"});
       if (ours) {
         row.back().content +=
-            element("span", {{"class", "state"}}, text(seeds_text(column[index].runs.size())));
+            element("span", {{"class", "state"}}, text(seeds_text(column[index])));
       }
       if (is_papers) row.push_back({text(accuracy_text(*in_paper(column[index]))), "number"});
     }
@@ -317,15 +324,16 @@ class TableCifar : public Experiment {
                         {"optimizer", cell.optimizer}, {"mean", nullptr},
                         {"standard_error", nullptr},   {"seeds", ordered_json::array()},
                         {"seconds", nullptr},          {"paper", nullptr}};
+    object["diverged"] = divergences_json(cell.runs);
     if (const auto ours = accuracy_of(cell)) {
       object["mean"] = ours->mean;
       object["standard_error"] = ours->standard_error;  // NaN of a single one, which is null
       std::vector<double> seconds;
       for (const auto* run : cell.runs) {
         object["seeds"].push_back(run->config.seed);
-        seconds.push_back(run->epochs.back().seconds);
+        if (!run->divergence) seconds.push_back(run->epochs.back().seconds);
       }
-      object["seconds"] = median(seconds);  // seeds may have shared a GPU
+      if (!seconds.empty()) object["seconds"] = median(seconds);  // seeds may have shared a GPU
     }
     if (const auto papers = in_paper(cell)) {
       object["paper"] = {{"mean", papers->mean}, {"standard_error", papers->standard_error}};

@@ -1,5 +1,6 @@
 #include <adaact/report/report.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -38,7 +39,11 @@ std::string lead(const std::vector<NamedRun>& runs) {
     }
   }
   const auto what = joined(models) + " on " + joined(data) + ". ";
-  if (winner == nullptr) return what + "No epoch is finished yet.";
+  if (winner == nullptr) {
+    const bool may_go_on = std::any_of(runs.begin(), runs.end(),
+                                       [](const NamedRun& run) { return !run.history.divergence; });
+    return what + (may_go_on ? "No epoch is finished yet." : "No epoch was finished.");
+  }
   const auto& best = *winner->history.best_epoch();
   const auto by =
       runs.size() == 1 ? "" : winner->name + " (" + winner->history.config.optimizer + ") ";

@@ -24,6 +24,7 @@ void add_record(const ordered_json& record, RunHistory& history) {
   const auto kind = kind_of(record);
   if (kind == kStepRecord) history.steps.push_back(step_from(record));
   if (kind == kEpochRecord) history.epochs.push_back(epoch_from(record));
+  if (kind == kDivergedRecord) history.divergence = divergence_from(record);
   // Another kind is from a newer version and not needed here.
 }
 

@@ -41,6 +41,7 @@ std::string epochs_of(const RunHistory& run) {
 
 std::string state_of(const RunHistory& run) {
   if (run.finished) return "";
+  if (run.divergence) return "diverged in epoch " + std::to_string(run.divergence->epoch + 1);
   return run.epochs.empty() ? "no epoch finished yet" : "not finished";
 }
 

@@ -41,6 +41,13 @@ void visit_epoch(Metrics& metrics, Visitor&& visit) {
 }
 
 template <typename Metrics, typename Visitor>
+void visit_divergence(Metrics& metrics, Visitor&& visit) {
+  visit("step", metrics.step);
+  visit("epoch", metrics.epoch);
+  visit("message", metrics.message);
+}
+
+template <typename Metrics, typename Visitor>
 void visit_variance(Metrics& metrics, Visitor&& visit) {
   visit("mean", metrics.mean);
   visit("lowest_mean", metrics.lowest_mean);
@@ -68,6 +75,7 @@ struct Reader {
   const ordered_json& record;
   void operator()(const char* name, std::int64_t& value) const { record.at(name).get_to(value); }
   void operator()(const char* name, double& value) const { value = number(record.at(name)); }
+  void operator()(const char* name, std::string& value) const { record.at(name).get_to(value); }
   /// For what earlier versions did not write.
   void if_there(const char* name, double& value) const {
     value = number(record.contains(name) ? record.at(name) : ordered_json());
@@ -95,6 +103,12 @@ ordered_json to_record(const EpochMetrics& epoch) {
   return record;
 }
 
+ordered_json to_record(const Divergence& divergence) {
+  ordered_json record{{kKind, kDivergedRecord}};
+  visit_divergence(divergence, Writer{record});
+  return record;
+}
+
 std::string kind_of(const ordered_json& record) { return record.at(kKind).get<std::string>(); }
 
 StepMetrics step_from(const ordered_json& record) {
@@ -117,6 +131,12 @@ EpochMetrics epoch_from(const ordered_json& record) {
     visit_variance(variance, Reader{of_layer});
   }
   return epoch;
+}
+
+Divergence divergence_from(const ordered_json& record) {
+  Divergence divergence;
+  visit_divergence(divergence, Reader{record});
+  return divergence;
 }
 
 }  // namespace adaact

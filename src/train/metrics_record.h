@@ -10,9 +10,11 @@ namespace adaact {
 
 constexpr char kStepRecord[] = "step";
 constexpr char kEpochRecord[] = "epoch";
+constexpr char kDivergedRecord[] = "diverged";
 
 nlohmann::ordered_json to_record(const StepMetrics& step);
 nlohmann::ordered_json to_record(const EpochMetrics& epoch);
+nlohmann::ordered_json to_record(const Divergence& divergence);
 
 /// One of the above, or of a kind that only a newer version knows.
 std::string kind_of(const nlohmann::ordered_json& record);
@@ -20,5 +22,6 @@ std::string kind_of(const nlohmann::ordered_json& record);
 // nlohmann's exceptions say what is missing.
 StepMetrics step_from(const nlohmann::ordered_json& record);
 EpochMetrics epoch_from(const nlohmann::ordered_json& record);
+Divergence divergence_from(const nlohmann::ordered_json& record);
 
 }  // namespace adaact

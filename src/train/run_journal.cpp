@@ -64,6 +64,11 @@ void RunJournal::on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metric
   events_.append(event_record(wall_time(), metrics.step, scalars));
 }
 
+void RunJournal::note_divergence(const Divergence& divergence) {
+  metrics_.append(to_record(divergence).dump() + "\n");
+  flush();
+}
+
 JournalSize RunJournal::flush() {
   metrics_.flush();
   events_.flush();

@@ -28,6 +28,9 @@ class RunJournal : public TrainingCallback {
   void on_step(const Trainer& trainer, const StepMetrics& metrics) override;
   void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override;
 
+  /// The last line of a run, brought to the disk at once: an error follows.
+  void note_divergence(const Divergence& divergence);
+
   /// Brings all to the disk and says how much it is.
   JournalSize flush();
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <adaact/models/weights.h>
+#include <adaact/optim/non_finite.h>
 #include <adaact/train/model_card.h>
 #include <torch/torch.h>
 
@@ -67,7 +68,7 @@ class RunInProgress : public TrainingCallback {
     trainer_.add_callback(journal_);
     trainer_.add_callback(*this);
     trainer_.add_callback(callback);
-    if (trainer_.run()) {
+    if (train()) {
       save_model();
       return {RunResult::Status::Finished};
     }
@@ -84,6 +85,17 @@ class RunInProgress : public TrainingCallback {
   }
 
  private:
+  /// To the end, or until a signal: false. A run that diverged is a result too, which its folder tells.
+  bool train() {
+    try {
+      return trainer_.run();
+    } catch (const NonFiniteError& error) {
+      const auto& state = trainer_.state();
+      journal_.note_divergence({state.step + 1, state.epoch, error.what()});
+      throw;
+    }
+  }
+
   JournalSize restore_or_begin() {
     const auto newest = store_.load_newest(settings_.on_message);
     if (!newest) return {};

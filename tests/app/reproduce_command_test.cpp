@@ -4,14 +4,20 @@
 #include <nlohmann/json.hpp>
 
 #include "app/tool.h"
+#include "experiments/catalog.h"
+#include "experiments/run_key.h"
 #include "support/errors.h"
+#include "support/made_up_run.h"
 
 namespace {
 
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
+using adaact::testing::diverged_run;
+using adaact::testing::MadeUpRun;
 using adaact::testing::ToolFolder;
 using adaact::testing::Words;
+using adaact::testing::write_run;
 namespace fs = std::filesystem;
 
 TEST(ReproduceCommand, ListsWhatThereIs) {
@@ -92,6 +98,44 @@ TEST(ReproduceCommand, TrainsAQuickFigure) {
                        "This is not the paper&#39;s setting"))
       << bytes_of(folder.at("out") / "fig-bounded.html").substr(0, 3000);
   EXPECT_FALSE(contains(folder.run(command).printed, "1 of 1"));
+}
+
+TEST(ReproduceCommand, ARunThatDivergedIsDone) {
+  const ToolFolder folder;
+  adaact::ExperimentForm form;
+  form.quick = true;
+  form.dataset = "synthetic";
+  std::string diverged;
+  for (const auto& planned : adaact::fig_no_batchnorm().plan(form).runs) {
+    MadeUpRun run;
+    run.config = planned.config;
+    if (planned.series == "SGD without BN") {
+      run = diverged_run(planned.config, 0);
+      diverged = folder_name(planned);
+    }
+    write_run(folder.at("runs") / planned.series, run);
+  }
+  const auto reproduce = [&](Words words) {
+    const Words quick{"reproduce", "fig-no-batchnorm", "--quick", "--dataset", "synthetic"};
+    words.insert(words.begin(), quick.begin(), quick.end());
+    return folder.run(words);
+  };
+  const auto out = folder.at("out").string();
+  const auto results = folder.at("results").string();
+
+  const auto drawn =
+      reproduce({"--from", folder.at("runs").string(), "--out", out, "--keep", results});
+  EXPECT_EQ(drawn.code, 0) << drawn.printed;
+  EXPECT_TRUE(contains(drawn.printed, "-  diverged in epoch 1\n")) << drawn.printed;
+  EXPECT_FALSE(contains(drawn.printed, "are there")) << "nothing is missing";
+  EXPECT_TRUE(contains(bytes_of(folder.at("out") / "fig-no-batchnorm.html"), "diverged in epoch"));
+  EXPECT_TRUE(contains(bytes_of(folder.at("results") / diverged / "metrics.jsonl"), "diverged"));
+
+  const auto again = reproduce({"--also", results, "--out", folder.at("new").string(), "--json"});
+  EXPECT_EQ(again.code, 0) << again.printed;
+  EXPECT_FALSE(fs::exists(folder.at("new") / "runs")) << "nothing is trained";
+  const auto json = nlohmann::json::parse(again.printed.substr(again.printed.find("{\n")));
+  EXPECT_EQ(json.at("series").at(3).at("diverged").at(0).at("epoch"), 1);
 }
 
 TEST(ReproduceCommand, FindsMistakesBeforeTheWork) {

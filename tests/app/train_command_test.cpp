@@ -86,6 +86,15 @@ TEST_F(TrainCommandTest, ASignalSavesAndResumeGoesOn) {
   }
 }
 
+TEST_F(TrainCommandTest, ARunThatDivergesIsAnErrorAndTellsOfIt) {
+  const auto [code, printed] = train("run", {"--optimizer", "sgd", "--lr", "1e30"});
+  EXPECT_EQ(code, 1);
+  EXPECT_TRUE(contains(printed, "is not finite"));
+  EXPECT_EQ(metrics_of(at("run")).back()["kind"], "diverged");
+  const Words report{"report", at("run").string(), "--out", at("report.html").string()};
+  EXPECT_TRUE(contains(folder_.run(report).printed, "diverged in epoch 1"));
+}
+
 TEST_F(TrainCommandTest, ASecondProcessIsKeptOut) {
   auto first = folder_.start(training("run", {"--epochs", "1000"}));
   wait_until(first, [&] { return fs::exists(at("run") / "metrics.jsonl"); });

@@ -172,6 +172,43 @@ TEST_F(CarryOutTest, ARunThatFailsDoesNotEndTheOthers) {
   EXPECT_TRUE(found_here(plan).runs[1].history);
 }
 
+/// Its second step has a gradient that is not finite.
+PlannedRun diverging_run() {
+  auto run = small_run(0);
+  run.series = "SGD";
+  run.config.optimizer = "sgd";
+  run.config.optimizer_options = R"({"lr": 1e30})";
+  return run;
+}
+
+TEST_F(CarryOutTest, ARunThatDivergesIsAResult) {
+  ExperimentPlan plan;
+  plan.runs = {diverging_run(), small_run(1)};
+  EXPECT_TRUE(carry_out_here(plan).failures.empty());
+  const auto found = found_here(plan);
+  EXPECT_TRUE(found.is_complete());
+  EXPECT_TRUE(found.runs[0].history.value().divergence);
+  EXPECT_FALSE(found.runs[1].history.value().divergence);
+  ASSERT_EQ(progress_.size(), 3U);
+  EXPECT_TRUE(contains(progress_[1], "diverged in epoch 1: SGD: the gradient of '"));
+
+  progress_.clear();
+  EXPECT_TRUE(carry_out_here(plan).failures.empty());
+  EXPECT_TRUE(progress_.empty()) << "it is not trained again";
+}
+
+TEST_F(CarryOutTest, AModelOfARunThatDivergedIsNotTrainedFor) {
+  ExperimentPlan plan;
+  plan.runs = {diverging_run()};
+  carry_out_here(plan);
+  progress_.clear();
+  plan.measurements = {size_of_model(diverging_run())};
+  const auto result = carry_out_here(plan);
+  ASSERT_EQ(result.failures.size(), 1U);
+  EXPECT_TRUE(contains(result.failures[0], "the run that it is of has no model"));
+  EXPECT_EQ(progress_.size(), 1U) << "the measurement alone";
+}
+
 TEST_F(CarryOutTest, AMeasurementThatFailsIsTold) {
   ExperimentPlan plan;
   plan.measurements = {size_of_model(small_run(0))};

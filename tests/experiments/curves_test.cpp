@@ -22,6 +22,7 @@ using adaact::state_of;
 using adaact::testing::add_run;
 using adaact::testing::contains;
 using adaact::testing::diverged_in;
+using adaact::testing::ended_after;
 using adaact::testing::error_of;
 using adaact::testing::history_with;
 using adaact::testing::kNaN;
@@ -74,6 +75,37 @@ TEST(RunSeries, SaysWhatHappenedToIt) {
   EXPECT_EQ(state_of(all[2]), "");
   EXPECT_EQ(accuracy_list(all, final_top1),
             "AdaAct – (not carried out yet), SGD 10.00 % (diverged in epoch 2), Adam 50.00 %");
+}
+
+TEST(RunSeries, CountsARunThatDivergenceEndedAsGuessing) {
+  auto found = two_seeds();
+  add_run(found, "AdaAct", ended_after({}));
+  add_run(found, "SGD", ended_after({0.5}));
+  add_run(found, "SGD", history_with({0.2, 0.6}));
+  auto on_cifar100 = ended_after({});
+  on_cifar100.config.dataset = "cifar100";
+  add_run(found, "Adam", on_cifar100);
+  const auto all = series_of(found);
+  EXPECT_EQ(state_of(all[0]), "diverged in epoch 1");
+  EXPECT_DOUBLE_EQ(final_top1(all[0]), 0.1);
+  EXPECT_DOUBLE_EQ(adaact::best_top1(all[0]), 0.1);
+  EXPECT_EQ(state_of(all[1]), "diverged in epoch 2");
+  EXPECT_DOUBLE_EQ(final_top1(all[1]), 0.35);
+  EXPECT_DOUBLE_EQ(adaact::best_top1(all[1]), 0.55) << "what it had before";
+  EXPECT_DOUBLE_EQ(early_top1(all[1]), 0.25) << "two epochs of 20, and one of two";
+  EXPECT_DOUBLE_EQ(final_top1(all[2]), 0.01);
+  EXPECT_TRUE(accuracy_plot(all, ImageSet::Test).series[0].points.empty());
+}
+
+TEST(RunSeries, AsJsonTellsOfDivergence) {
+  auto found = two_seeds();
+  auto second_seed = ended_after({0.5});
+  second_seed.config.seed = 2;
+  add_run(found, "SGD", history_with({0.2, 0.6}));
+  add_run(found, "SGD", second_seed);
+  const auto all = series_of(found);
+  EXPECT_EQ(adaact::accuracy_json(all[1]).at("diverged").dump(), R"([{"seed":2,"epoch":2}])");
+  EXPECT_TRUE(adaact::accuracy_json(all[0]).at("diverged").empty());
 }
 
 TEST(RunSeries, TakesTheMedianOfSeconds) {

@@ -7,6 +7,7 @@
 #include "experiments/catalog.h"
 #include "experiments/made_up_cifar.h"
 #include "support/errors.h"
+#include "support/made_up_found.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
 
@@ -18,6 +19,7 @@ using adaact::table_cifar;
 using adaact::testing::as_in_the_paper;
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
+using adaact::testing::ended_after;
 using adaact::testing::found_with;
 using adaact::testing::TemporaryFolder;
 
@@ -53,6 +55,16 @@ TEST_F(ExperimentPageTest, OfAnotherSettingSaysWhatDiffersAndHasNoFindings) {
   EXPECT_TRUE(contains(html, "epochs 3 instead of 200"));
   EXPECT_TRUE(contains(html, "limit_train 2560 instead of all"));
   EXPECT_EQ(html.find("What the paper says"), std::string::npos);
+}
+
+TEST_F(ExperimentPageTest, ShowsRunsThatDiverged) {
+  auto found = found_with(table_cifar(), {{"sgd", {92.0}}});
+  for (auto& run : found.runs) {
+    if (run.history) run.history = ended_after({});
+  }
+  EXPECT_TRUE(contains(page_of({}, found),
+                       ">10.00 %<span class=\"state\">diverged in epoch 1</span></td>"
+                       "<td class=\"number\">–</td>"));
 }
 
 TEST_F(ExperimentPageTest, OtherSeedsAreNoOtherSetting) {

@@ -15,6 +15,7 @@ using adaact::testing::add_run;
 using adaact::testing::add_variances;
 using adaact::testing::contains;
 using adaact::testing::drawn;
+using adaact::testing::ended_after;
 using adaact::testing::history_with;
 using adaact::testing::kNaN;
 using adaact::testing::nothing_found;
@@ -155,6 +156,15 @@ TEST(FigActivationVariance, ComparesNothingWithARunThatDiverged) {
   const auto finding = fig_activation_variance().findings(found).front();
   EXPECT_EQ(finding.verdict, Verdict::Open);
   EXPECT_TRUE(contains(finding.measured, "SGD 68.00 % (diverged in epoch 2)"));
+}
+
+TEST(FigActivationVariance, ComparesNothingWhereDivergenceEndedEveryRun) {
+  auto found = nothing_found(fig_activation_variance());
+  for (auto& run : found.runs) run.history = ended_after({});
+  EXPECT_TRUE(contains(drawn(fig_activation_variance(), found), "diverged in epoch 1"));
+  const auto finding = fig_activation_variance().findings(found).front();
+  EXPECT_EQ(finding.verdict, Verdict::Open);
+  EXPECT_TRUE(contains(finding.measured, "There is no variance of every run"));
 }
 
 TEST(FigActivationVariance, GivesItsNumbers) {

@@ -17,6 +17,7 @@ using adaact::testing::add_run;
 using adaact::testing::add_variances;
 using adaact::testing::contains;
 using adaact::testing::drawn;
+using adaact::testing::ended_after;
 using adaact::testing::history_with;
 using adaact::testing::kNaN;
 using adaact::testing::nothing_found;
@@ -155,6 +156,16 @@ TEST(FigBounded, ARunThatDivergedHasNoBounds) {
     EXPECT_EQ(finding.verdict, Verdict::Disagrees) << finding.claim;
   }
   EXPECT_TRUE(contains(drawn(fig_bounded(), found), "<td class=\"number\">–</td>"));
+}
+
+TEST(FigBounded, NorHasOneThatEndedBeforeItsFirstEpoch) {
+  auto found = nothing_found(fig_bounded());
+  add_run(found, "AdaAct", ended_after({}));
+  EXPECT_TRUE(contains(drawn(fig_bounded(), found), "Nothing to show yet."));
+  for (const auto& finding : fig_bounded().findings(found)) {
+    EXPECT_EQ(finding.verdict, Verdict::Disagrees) << finding.claim;
+    EXPECT_TRUE(contains(finding.measured, "A run diverged in epoch 1"));
+  }
 }
 
 TEST(FigBounded, IsOpenWhileTheRunIsMissing) {

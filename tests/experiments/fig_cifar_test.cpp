@@ -19,6 +19,7 @@ using adaact::Found;
 using adaact::testing::as_in_the_paper;
 using adaact::testing::contains;
 using adaact::testing::drawn;
+using adaact::testing::ended_after;
 using adaact::testing::finding_about;
 using adaact::testing::found_with;
 
@@ -122,6 +123,18 @@ TEST(FigCifar, ComparesTimesOfOneMachineOnly) {
   first.config.precision = "bf16";
   EXPECT_EQ(is_slowest().verdict, Finding::Verdict::Open);
   EXPECT_TRUE(contains(is_slowest().measured, "different devices or precisions"));
+}
+
+TEST(FigCifar, ComparesNoTimesWhereARunDiverged) {
+  const MadeUpMachine machine("GPU A");
+  auto found = found_with(fig_cifar(), as_in_the_paper(3));
+  found.runs[1].history = ended_after({});  // SGD, with ResNet-20 on CIFAR-10
+  carry_out_on(machine, found);
+  const auto finding = finding_about("takes the longest", fig_cifar().findings(found));
+  EXPECT_EQ(finding.verdict, Finding::Verdict::Open);
+  EXPECT_TRUE(contains(finding.measured, "a run diverged"));
+  EXPECT_TRUE(contains(drawn(fig_cifar(), found), "SGD diverged in epoch 1."));
+  EXPECT_EQ(fig_cifar().to_json(found)[1].at("diverged").size(), 1U);
 }
 
 TEST(FigCifar, ComparesAdaActsTimeWithAdansOnCifar100Only) {

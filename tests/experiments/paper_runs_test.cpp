@@ -1,5 +1,7 @@
 #include "experiments/paper_runs.h"
 
+#include <cmath>
+
 #include <adaact/optim/registry.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -51,6 +53,14 @@ TEST(PaperRuns, AreThoseOfThePaper) {
   EXPECT_EQ(config.schedule, "cosine");
   EXPECT_TRUE(config.augment);
   EXPECT_EQ(config.seed, 4U);
+}
+
+TEST(PaperRuns, GuessingIsRightOnceInAsManyClassesAsThereAre) {
+  for (const char* dataset : {"cifar10", "fashion-mnist", "mnist", "synthetic"}) {
+    EXPECT_DOUBLE_EQ(adaact::accuracy_of_guessing(dataset), 0.1) << dataset;
+  }
+  EXPECT_DOUBLE_EQ(adaact::accuracy_of_guessing("cifar100"), 0.01);
+  EXPECT_TRUE(std::isnan(adaact::accuracy_of_guessing("image-folder"))) << "it may have any number";
 }
 
 TEST(PaperRuns, EveryExperimentPlansRunsThatCanBeTrained) {

@@ -23,6 +23,7 @@ using adaact::PlannedRun;
 using adaact::RunShelf;
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
+using adaact::testing::diverged_run;
 using adaact::testing::error_of;
 using adaact::testing::MadeUpRun;
 using adaact::testing::metrics_of;
@@ -94,6 +95,24 @@ TEST_F(RunShelfTest, LeavesOutAModelWhoseEpochsAreNotAllThere) {
   auto planned = planned_with_seed(1);
   planned.config.epochs = 5;
   EXPECT_FALSE(shelf().find(planned));
+}
+
+TEST_F(RunShelfTest, FindsRunsThatDiverged) {
+  write_run(at("early"), diverged_run(planned_with_seed(1).config, 0));
+  write_run(at("late"), diverged_run(planned_with_seed(2).config, 2));
+  EXPECT_TRUE(shelf().find(planned_with_seed(1)).value().divergence);
+  EXPECT_EQ(shelf().find(planned_with_seed(2)).value().epochs.size(), 2U);
+}
+
+TEST_F(RunShelfTest, OfARunThatDivergedVariancesAreNeededInTheEpochsThatAreThere) {
+  auto early = planned_with_seed(1);
+  auto late = planned_with_seed(2);
+  write_run(at("early"), diverged_run(early.config, 0));
+  write_run(at("late"), diverged_run(late.config, 2));
+  early.activation_variances = true;
+  late.activation_variances = true;
+  EXPECT_TRUE(shelf().find(early)) << "it would have none either if it were trained again";
+  EXPECT_FALSE(shelf().find(late));
 }
 
 TEST_F(RunShelfTest, LooksBelowAFolderOfSomethingElse) {
@@ -203,6 +222,17 @@ TEST_F(KeptResultsTest, AreSmallAndFoundAgain) {
   EXPECT_EQ(bytes_of(kept_run() / "environment.json"), "[]");
   EXPECT_EQ(metrics_of(kept_run()).size(), 3U);  // of 30 steps and 3 epochs
   EXPECT_EQ(adaact::RunConfig::read(kept_run() / "config.json").data_dir, "");
+}
+
+TEST_F(KeptResultsTest, KeepsARunThatDivergedBeforeItsFirstEpoch) {
+  write_run(at("out/run"), diverged_run(planned_.config, 0));
+  fs::remove(at("out/run") / "model.safetensors");  // of the run that was there
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  const auto records = metrics_of(kept_run());
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].at("kind"), "diverged");
+  EXPECT_TRUE(found_in("results").runs[0].history.value().divergence);
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty()) << "the same again";
 }
 
 TEST_F(KeptResultsTest, KeepingTheSameAgainChangesNothing) {

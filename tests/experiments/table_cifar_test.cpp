@@ -14,6 +14,7 @@ using adaact::table_cifar;
 using adaact::testing::as_in_the_paper;
 using adaact::testing::contains;
 using adaact::testing::drawn;
+using adaact::testing::ended_after;
 using adaact::testing::finding_about;
 using adaact::testing::found_with;
 
@@ -59,6 +60,23 @@ TEST(TableCifar, DrawsEmptyCellsToo) {
   EXPECT_TRUE(contains(html, ">92.50 ± 0.50<span class=\"state\">2 seeds</span></td>"));
   EXPECT_TRUE(contains(html, ">DenseNet-121 on CIFAR-100</th>"));
   EXPECT_TRUE(contains(html, "<td class=\"number\">–</td><td class=\"number\">79.91 ± 0.11</td>"));
+}
+
+TEST(TableCifar, SaysThatARunDiverged) {
+  auto found = found_with(table_cifar(), {{"sgd", {92.0}}, {"adam", {92.0}}});
+  for (auto& run : found.runs) {
+    if (run.history && run.planned.config.optimizer == "sgd") run.history = ended_after({});
+  }
+  EXPECT_TRUE(contains(drawn(table_cifar(), found),
+                       ">10.00<span class=\"state\">1 seed, diverged in epoch 1</span></td>"));
+  const auto cells = table_cifar().to_json(found);
+  EXPECT_DOUBLE_EQ(cells[1].at("mean"), 10.0);
+  EXPECT_EQ(cells[1].at("diverged").dump(), R"([{"seed":0,"epoch":1}])");
+  EXPECT_TRUE(cells[1].at("seconds").is_null());
+  EXPECT_TRUE(cells[2].at("diverged").empty());
+  const auto finding = finding_about("SGD, ResNet-20", table_cifar().findings(found));
+  EXPECT_EQ(finding.verdict, Finding::Verdict::Disagrees);
+  EXPECT_EQ(finding.measured, "10.00 % (1 seed, diverged in epoch 1)");
 }
 
 TEST(TableCifar, AgreesWhereItIsAsInThePaper) {

@@ -15,6 +15,7 @@ using adaact::ReportOptions;
 using adaact::write_report;
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
+using adaact::testing::diverged_run;
 using adaact::testing::error_of;
 using adaact::testing::MadeUpRun;
 using adaact::testing::run_with;
@@ -94,6 +95,16 @@ TEST_F(ReportTest, ShowsRunsThatAreNotFinished) {
   EXPECT_TRUE(contains(html, "0 of 5"));
   EXPECT_TRUE(contains(html, ">not finished</span>"));
   EXPECT_TRUE(contains(html, ">no epoch finished yet</span>"));
+}
+
+TEST_F(ReportTest, SaysThatARunDiverged) {
+  const auto at_once = made("at_once", diverged_run({}, 0));
+  const auto alone = reported({at_once});
+  EXPECT_TRUE(contains(alone, ">diverged in epoch 1</span>"));
+  EXPECT_TRUE(contains(alone, "No epoch was finished."));
+  const auto html = reported({at_once, made("later", diverged_run({}, 2))});
+  EXPECT_TRUE(contains(html, ">diverged in epoch 3</span>"));
+  EXPECT_TRUE(contains(html, "2 of 3"));
 }
 
 TEST_F(ReportTest, ShowsRunsOfWhichNothingIsThereYet) {

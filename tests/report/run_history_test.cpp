@@ -18,6 +18,7 @@ using adaact::read_runs;
 using adaact::RunHistory;
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
+using adaact::testing::diverged_run;
 using adaact::testing::error_of;
 using adaact::testing::made_up_epoch;
 using adaact::testing::made_up_step;
@@ -151,6 +152,20 @@ TEST_F(RunHistoryTest, TakesALossThatIsNotFinite) {
   step["loss"] = nullptr;
   append(run, step.dump() + "\n");
   EXPECT_TRUE(std::isnan(RunHistory::read(run).steps.back().loss));
+}
+
+TEST_F(RunHistoryTest, ReadsARunThatDiverged) {
+  const auto run = made("run", diverged_run({}, 1));
+  for (const auto detail : {RunHistory::Detail::Everything, RunHistory::Detail::WithoutSteps}) {
+    const auto history = RunHistory::read(run, detail);
+    ASSERT_TRUE(history.divergence);
+    EXPECT_EQ(history.divergence->step, 15);
+    EXPECT_EQ(history.divergence->epoch, 1);
+    EXPECT_EQ(history.divergence->message, "SGD: the gradient of 'conv1.weight' is not finite");
+    EXPECT_EQ(history.epochs.size(), 1U);
+    EXPECT_FALSE(history.finished);
+  }
+  EXPECT_FALSE(RunHistory::read(made("whole")).divergence);
 }
 
 TEST_F(RunHistoryTest, PassesOverRecordsOfAnotherKind) {

@@ -42,6 +42,17 @@ inline RunHistory diverged_in(std::size_t epoch, const std::vector<double>& top1
   return history;
 }
 
+/// One of 20 epochs on CIFAR-10 that a gradient ended in the epoch after these.
+inline RunHistory ended_after(const std::vector<double>& top1_by_epoch) {
+  auto history = history_with(top1_by_epoch);
+  history.finished = false;
+  history.config.dataset = "cifar10";
+  history.config.epochs = 20;
+  history.divergence = Divergence{};
+  history.divergence->epoch = static_cast<std::int64_t>(top1_by_epoch.size());
+  return history;
+}
+
 /// The plan of an experiment, of which nothing was carried out yet.
 inline Found nothing_found(const Experiment& experiment, const ExperimentForm& form = {}) {
   Found found;

@@ -20,6 +20,7 @@ struct MadeUpRun {
   int steps_per_epoch = 10;
   int further_steps = 0;  // of an epoch that is not finished
   bool finished = true;
+  bool diverged = false;             // in the step after those
   double top1_of_last_epoch = 0.75;  // of those before it a little less
   std::vector<std::string> layers{"conv1.weight", "conv2.weight", "fc.weight"};
 };
@@ -50,6 +51,13 @@ inline nlohmann::ordered_json made_up_epoch(const MadeUpRun& run, int epoch) {
           {"second_moments", moments}};
 }
 
+inline nlohmann::ordered_json made_up_divergence(int step, int epoch) {
+  return {{"kind", "diverged"},
+          {"step", step},
+          {"epoch", epoch},
+          {"message", "SGD: the gradient of 'conv1.weight' is not finite"}};
+}
+
 /// A safetensors header and no data: three parameters of 24 numbers, and a buffer.
 inline std::string made_up_weights() {
   const nlohmann::json header{{"__metadata__", {{"model", "lenet5"}}},
@@ -74,7 +82,19 @@ inline void write_run(const std::filesystem::path& folder, const MadeUpRun& run)
   for (int further = 0; further < run.further_steps; ++further) {
     metrics << made_up_step(++step, run.epochs) << "\n";
   }
+  if (run.diverged) metrics << made_up_divergence(step + 1, run.epochs) << "\n";
   if (run.finished) std::ofstream(folder / "model.safetensors") << made_up_weights();
+}
+
+/// One that diverged after so many epochs; without its model.
+inline MadeUpRun diverged_run(const RunConfig& config, int epochs) {
+  MadeUpRun run;
+  run.config = config;
+  run.epochs = epochs;
+  run.further_steps = 4;
+  run.finished = false;
+  run.diverged = true;
+  return run;
 }
 
 inline MadeUpRun run_with(const std::string& optimizer, const std::string& options) {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <adaact/io/safetensors.h>
+#include <adaact/optim/non_finite.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -228,6 +229,50 @@ TEST_F(TrainingRunTest, ALossThatIsNoNumberDoesNotSpoilTheCheckpoint) {
   train(config, "run", interrupt, resuming());
   EXPECT_TRUE(metrics_of(at("run")).back()["loss"].is_null());
   EXPECT_EQ(train(config, "run", resuming()).status, RunResult::Status::Finished);
+}
+
+/// Its second step has a gradient that is not finite.
+RunConfig diverging_config() {
+  auto config = small_config();
+  config.optimizer = "sgd";
+  config.optimizer_options = R"({"lr": 1e30})";
+  return config;
+}
+
+TEST_F(TrainingRunTest, ARunThatDivergesTellsOfIt) {
+  EXPECT_THROW(train(diverging_config(), "run"), adaact::NonFiniteError);
+  const auto lines = metrics_of(at("run"));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["kind"], "step");
+  const auto& last = lines[1];
+  EXPECT_EQ(last["kind"], "diverged");
+  EXPECT_EQ(last["step"], 2);
+  EXPECT_EQ(last["epoch"], 0);
+  EXPECT_TRUE(contains(last["message"], "SGD: the gradient of '"));
+  EXPECT_FALSE(fs::exists(at("run") / "model.safetensors"));
+}
+
+TEST_F(TrainingRunTest, ARunThatDivergesAgainTellsOfItOnce) {
+  auto settings = resuming();
+  for (const std::int64_t checkpoint_every : {0, 1}) {  // from its beginning and after a step
+    const auto name = "run" + std::to_string(checkpoint_every);
+    settings.checkpoint_every = checkpoint_every;
+    EXPECT_THROW(train(diverging_config(), name, settings), adaact::NonFiniteError);
+    const auto first = repeatable_metrics(at(name));
+    EXPECT_THROW(train(diverging_config(), name, settings), adaact::NonFiniteError);
+    EXPECT_EQ(repeatable_metrics(at(name)), first);
+  }
+}
+
+TEST_F(TrainingRunTest, ADivergenceBehindTheCheckpointIsForgotten) {
+  train(small_config(), "whole");
+  SignalAt interrupt(8, SIGTERM);
+  train(small_config(), "parts", interrupt);
+  std::ofstream(at("parts") / "metrics.jsonl", std::ios::app)
+      << R"({"kind":"diverged","step":9,"epoch":1,"message":"a bit flipped"})"
+      << "\n";
+  train(small_config(), "parts", resuming());
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
 }
 
 TEST_F(TrainingRunTest, AnEventFileThatIsGoneBeginsAnew) {

@@ -21,6 +21,7 @@ struct RunHistory {
   std::vector<StepMetrics> steps;
   std::vector<EpochMetrics> epochs;        // numbers that were not finite are NaN
   bool finished = false;                   // it has its model, or all its epochs
+  std::optional<Divergence> divergence;    // what ended it before
   std::optional<std::int64_t> parameters;  // where its model is there
 
   /// A folder that holds no run is an error that names it, a damaged record one that names its line.

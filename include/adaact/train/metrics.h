@@ -58,4 +58,11 @@ struct EpochMetrics {
   std::vector<ActivationVariance> activation_variances;  // where they were asked for
 };
 
+/// How a run ended before its last epoch: a gradient or a statistic was not finite.
+struct Divergence {
+  std::int64_t step = 0;   // the one that was rejected
+  std::int64_t epoch = 0;  // 0, 1, …
+  std::string message;     // of the optimizer
+};
+
 }  // namespace adaact

@@ -33,7 +33,7 @@ struct RunResult {
 ///
 ///   config.json            what it computes
 ///   environment.json       versions and machines, an entry for each time that it was started
-///   metrics.jsonl          a line for each step and one for each epoch
+///   metrics.jsonl          a line for each step, one for each epoch, and one if it diverged
 ///   events.out.tfevents.*  the same for TensorBoard
 ///   checkpoint.*           the last two
 ///   model.safetensors      the result, with the names of the classes
@@ -49,7 +49,8 @@ class TrainingRun {
   /// configuration, finished or not.
   TrainingRun(RunConfig config, std::filesystem::path folder, RunSettings settings = {});
 
-  /// SIGINT and SIGTERM end it after the step that is being taken, with a checkpoint.
+  /// SIGINT and SIGTERM end it after the step that is being taken, with a checkpoint. So does the
+  /// optimizer's NonFiniteError, without one: it is thrown on, and the folder tells of it.
   RunResult run(TrainingCallback& callback);
 
  private:
