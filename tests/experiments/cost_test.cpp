@@ -25,8 +25,15 @@ TEST(Cost, IsThatOfTheSteps) {
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 2 min");
 }
 
+TEST(Cost, OfMatrixProductsIsHigher) {
+  EXPECT_EQ(cost_text(estimate_cost(plan_of("kfac", "resnet20"), CostOn::Gpu)), "about 16 min");
+  auto plan = plan_of("adaact", "resnet20");
+  plan.runs.front().config.optimizer_options = R"({"covariance": "full"})";
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 15 min");
+}
+
 TEST(Cost, SaysWhereItDoesNotKnow) {
-  auto plan = plan_of("kfac", "resnet20");
+  auto plan = plan_of("kfac", "resnet34");
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "–");
   plan.runs.push_back(plan_of("adaact", "resnet20").runs.front());
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "over 2 min");

@@ -53,7 +53,7 @@ TEST(FigPower, ShowsAccuraciesInTheLegend) {
   const auto page = drawn(fig_power(), found_with(0.925, 0.91, 0.92));
   EXPECT_TRUE(contains(page, "p = 0.5: 92.50 %"));
   EXPECT_TRUE(contains(page, "full covariance: 92.00 %"));
-  EXPECT_TRUE(contains(page, "refreshed every T_inv = 10 steps"));
+  EXPECT_TRUE(contains(page, "refreshed every T_inv = 50 steps"));
 }
 
 TEST(FigPower, ComparesTheSquareRootWithTheOthers) {
