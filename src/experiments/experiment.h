@@ -65,6 +65,8 @@ struct PlannedMeasurement {
   /// What is known of how long it takes: as long as these runs together, or so many seconds on two cores.
   std::vector<RunConfig> as_long_as = {};
   double seconds_on_two_cores = 0.0;
+  /// Numbers that earlier versions did not measure: without them what is there will not do.
+  std::vector<std::string> needed_values = {};
 };
 
 struct ExperimentPlan {

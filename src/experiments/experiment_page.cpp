@@ -73,6 +73,7 @@ void add_findings(const std::vector<Finding>& findings, Page& page) {
   Table table{"Findings",
               {{text("The paper"), "wide"}, {text("Measured"), "wide"}, {text("Verdict"), ""}},
               {}};
+  table.shows_name = false;
   for (const auto& finding : findings) {
     const auto* style = finding.verdict == Finding::Verdict::Disagrees ? "best" : "";
     table.rows.push_back({{text(finding.claim), "wide"},
@@ -101,6 +102,7 @@ std::string time_of(const RunHistory& run) {
 
 void add_runs(const Found& found, Page& page) {
   Table table{"Runs", {}, {}};
+  table.shows_name = false;
   for (const char* heading : {"Series", "Data", "Model"}) {
     table.heading.push_back({text(heading), ""});
   }

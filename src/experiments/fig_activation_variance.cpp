@@ -167,7 +167,7 @@ class FigActivationVariance : public Experiment {
   ExperimentPlan plan(const ExperimentForm& form) const override {
     ExperimentPlan plan;
     for (const char* optimizer : {"adaact", "sgd", "adam"}) {
-      for (const auto seed : seeds_of(form, {0})) {
+      for (const auto seed : seeds_of(form, {0, 1, 2})) {
         plan.runs.push_back(lenet_run(optimizer, form, seed));
       }
     }

@@ -263,7 +263,9 @@ class StepSize : public Experiment {
                     const Progress& progress) {
              return measure_changes(prepared(config, machine), machine.workers, progress);
            },
-           {config}});
+           {config},
+           0.0,
+           {"root_change"}});
       config.schedule = "constant";  // the theorem's
       auto setting = setting_of(config);
       setting["replaced"] = "training image " + std::to_string(kReplaced) + " by test image " +
@@ -276,7 +278,9 @@ class StepSize : public Experiment {
                     const Progress& progress) {
              return measure_differences(prepared(config, machine), machine.workers, progress);
            },
-           {config, config}});
+           {config, config},
+           0.0,
+           {"awake_term_a", "awake_root_norm"}});
     }
     return plan;
   }

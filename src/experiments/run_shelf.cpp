@@ -102,7 +102,12 @@ std::optional<Measured> RunShelf::find(const PlannedMeasurement& planned) {
   auto& folders = measurements_[key_of(planned)];
   while (!folders.empty()) {
     try {
-      return read_measurement(folders.front());
+      auto measured = read_measurement(folders.front());
+      for (const auto& name : planned.needed_values) {
+        TORCH_CHECK(measured.values.contains(name), "it lacks '", name,
+                    "', which this version measures too");
+      }
+      return measured;
     } catch (const std::exception& error) {
       leave_out(folders.front(), error);
       folders.erase(folders.begin());

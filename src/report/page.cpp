@@ -61,7 +61,8 @@ void make_folder(const fs::path& folder) {
 Markup to_markup(const Table& table) {
   Markup rows;
   for (const auto& row : table.rows) rows += row_markup(row, /*heading=*/false);
-  const auto content = element("thead", row_markup(table.heading, /*heading=*/true)) +
+  const auto caption = table.shows_name ? element("caption", text(table.name)) : Markup{};
+  const auto content = caption + element("thead", row_markup(table.heading, /*heading=*/true)) +
                        element("tbody", Markup{"\n"} + rows);
   // With the keyboard only what can have the focus can be scrolled.
   const Attributes box{

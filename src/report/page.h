@@ -19,9 +19,10 @@ struct Cell {
 
 /// The first cell of each row is its heading.
 struct Table {
-  std::string name;  // for those who cannot see it
+  std::string name;
   std::vector<Cell> heading;
   std::vector<std::vector<Cell>> rows;
+  bool shows_name = true;  // false under a heading that says it already
 };
 
 /// In a box of its own, in which a wide table scrolls.

@@ -42,6 +42,7 @@ pre { margin: 0 0 1rem; padding: .75rem 1rem; background: var(--tint); border-ra
 .scroll { overflow-x: auto; margin: 0 0 1rem; border: 1px solid var(--line); border-radius: .6rem; background: var(--card); }
 .scroll:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 table { width: 100%; border-collapse: separate; border-spacing: 0; font-size: .9rem; font-variant-numeric: tabular-nums; }
+caption { padding: .7rem .75rem .2rem; text-align: left; font-size: 1rem; font-weight: 600; }
 th, td { padding: .55rem .75rem; text-align: left; vertical-align: baseline; overflow-wrap: normal; }
 td { white-space: nowrap; }
 thead th { color: var(--muted); font-size: .8rem; font-weight: 600; line-height: 1.3; vertical-align: bottom; }

@@ -163,6 +163,7 @@ std::vector<Setting> settings_of(const std::vector<NamedRun>& runs) {
 
 Table summary_table(const std::vector<NamedRun>& runs) {
   Table table{"Summary of the runs", {}, {}};
+  table.shows_name = false;
   for (const char* heading : {"Run", "Model", "Data", "Optimizer"}) {
     table.heading.push_back({text(heading), ""});
   }
@@ -187,6 +188,7 @@ Table summary_table(const std::vector<NamedRun>& runs) {
 
 Table differing_settings(const std::vector<NamedRun>& runs) {
   Table table{"Settings in which the runs differ", {{text("Setting"), ""}}, {}};
+  table.shows_name = false;
   for (std::size_t index = 0; index < runs.size(); ++index) {
     table.heading.push_back({name_of(runs[index], index), "wide"});
   }
@@ -202,6 +204,7 @@ Table differing_settings(const std::vector<NamedRun>& runs) {
 Table common_settings(const std::vector<NamedRun>& runs) {
   const auto* heading = runs.size() == 1 ? "Value" : "Value in all runs";
   Table table{"Settings of all runs", {{text("Setting"), ""}, {text(heading), "wide"}}, {}};
+  table.shows_name = false;
   for (const auto& setting : settings_of(runs)) {
     if (setting.differs) continue;
     table.rows.push_back(

@@ -165,6 +165,17 @@ TEST_F(RunShelfTest, KnowsWhereTheModelIs) {
   EXPECT_EQ(shelf().find_model(planned_with_seed(2)), fs::path());
 }
 
+TEST_F(RunShelfTest, LeavesOutMeasurementsThatLackANumber) {
+  write_measurement(at("measurements/old"), some_measurement(), some_numbers());
+  auto planned = some_measurement();
+  planned.needed_values = {"measured_since"};
+  auto all = shelf();
+  EXPECT_FALSE(all.find(planned));
+  ASSERT_EQ(all.messages().size(), 1U);
+  EXPECT_TRUE(contains(all.messages()[0], "old is left out: it lacks 'measured_since'"))
+      << all.messages()[0];
+}
+
 TEST_F(RunShelfTest, FindsMeasurements) {
   write_measurement(at("measurements/rate"), some_measurement(), some_numbers());
   auto all = shelf();

@@ -74,6 +74,14 @@ TEST(Format, NumbersAreAsAPersonReadsThem) {
   EXPECT_EQ(adaact::grouped(-1234567), "-1,234,567");
 }
 
+TEST(Table, ShowsItsNameUnlessAHeadingDoes) {
+  adaact::Table table{"Bounds & means", {{adaact::text("Layer"), ""}}, {}};
+  EXPECT_TRUE(contains(to_markup(table).html, "<caption>Bounds &amp; means</caption>"));
+  table.shows_name = false;
+  EXPECT_FALSE(contains(to_markup(table).html, "<caption>"));
+  EXPECT_TRUE(contains(to_markup(table).html, "aria-label=\"Bounds &amp; means\""));
+}
+
 TEST(Gnuplot, DrawsInTheColoursOfThePage) {
   const auto rendered = render_plot(small_plot(), "loss");
   const auto& svg = rendered.svg;
