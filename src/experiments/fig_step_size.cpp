@@ -49,10 +49,12 @@ Measured measure_changes(const RunConfig& config, std::int64_t workers, const Pr
   Measured measured;
   measured.values = {{"change", changes.change.to_json()},
                      {"step", changes.step.to_json()},
-                     {"root_change", changes.root_change.to_json()},
                      {"growing", changes.growing.to_json()},
                      {"idle_inputs", changes.idle.to_json()},
-                     {"inputs_idle_in_one", changes.idle_in_one.to_json()}};
+                     {"inputs_idle_in_one", changes.idle_in_one.to_json()},
+                     {"awake_change", changes.awake_change.to_json()},
+                     {"awake_step", changes.awake_step.to_json()},
+                     {"awake_root_change", changes.awake_root_change.to_json()}};
   return measured;
 }
 
@@ -131,27 +133,28 @@ constexpr char kOverTraining[] = "From the first to the last tenth of training "
 
 void draw_changes(const Measured& measured, const std::string& suffix, Page& page) {
   const auto change = record_of(measured, "change");
-  const auto step = record_of(measured, "step");
-  const auto root_change = record_of(measured, "root_change");
+  const auto awake_change = record_of(measured, "awake_change");
+  const auto awake_step = record_of(measured, "awake_step");
+  const auto root_change = record_of(measured, "awake_root_change");
   page.add_figures(
       {page.figure(
            logarithmic_plot("Change of the step between iterations", "epochs", "change of η/√v̂",
-                            {series_of("mean", change.means(), 0),
-                             series_of("largest of the epoch", change.maxima(), 1)}),
-           "step_change" + suffix,
-           "Mean over weights; of the steps of each epoch the mean and the largest."),
+                            {series_of("all weights", change.means(), 0),
+                             series_of("of awake inputs", awake_change.means(), 1)}),
+           "step_change" + suffix, "Mean over weights and over the steps of each epoch."),
        page.figure(
            logarithmic_plot("The same beside the step itself", "epochs", "mean over weights",
-                            {series_of("step η_t/√v̂_t", step.means(), 2),
-                             series_of("change", change.means(), 0)}),
-           "step_size" + suffix, "Mean of each epoch."),
+                            {series_of("step η_t/√v̂_t", awake_step.means(), 2),
+                             series_of("change", awake_change.means(), 1)}),
+           "step_size" + suffix, "Of awake inputs. Mean of each epoch."),
        page.figure(logarithmic_plot("Change of 1/√v̂ alone", "epochs", "in proportion to 1/√v̂",
                                     {series_of("mean", root_change.means(), 0),
                                      series_of("largest of the epoch", root_change.maxima(), 1)}),
                    "root_change" + suffix,
-                   "Without η, which falls from epoch to epoch whatever the activations do."),
+                   "Of awake inputs. Without η, which falls from epoch to epoch whatever they do."),
        page.figure(logarithmic_plot("The first steps", "steps, from the second", "change of η/√v̂",
-                                    {series_of("mean", change.first_steps(), 0)}),
+                                    {series_of("all weights", change.first_steps(), 0),
+                                     series_of("of awake inputs", awake_change.first_steps(), 1)}),
                    "step_change_first" + suffix, "Mean over weights.")});
 }
 
@@ -188,25 +191,28 @@ void draw_differences(const Measured& measured, const std::string& suffix, Page&
 
 std::vector<Finding> findings_of_changes(const Measured& measured) {
   const auto change = record_of(measured, "change").means();
-  const auto relative = quotients(change, record_of(measured, "step").means());
-  const auto root_change = record_of(measured, "root_change").means();
+  const auto awake_change = record_of(measured, "awake_change").means();
+  const auto relative = quotients(awake_change, record_of(measured, "awake_step").means());
+  const auto root_change = record_of(measured, "awake_root_change").means();
   const auto growing = record_of(measured, "growing").means();
-  const auto left = mean_of_last_tenth(root_change) / mean_of_first_tenth(root_change);
-  return {{"The effective step changes less and less: η_t/√v̂_t − η_{t−1}/√v̂_{t−1} → 0.",
-           kOverTraining + ("its mean size goes " + from_to(change, rounded)) +
-               "; in proportion to the step itself " + from_to(relative, percent) +
-               ", and without η, the change of 1/√v̂ in proportion to it, " +
-               from_to(root_change, percent) +
-               ". The first goes to 0 with η, whatever √v̂ does, and the second has η's own leaps "
-               "from epoch to epoch. Taken for going to 0: of the third at most " +
-               percent(kGoesToZero) + " is left; it is " + percent(left) + ".",
-           verdict_if(left <= kGoesToZero)},
-          {"Assumption A5: from some iteration on no effective step grows.",
-           kOverTraining +
-               ("the share of weights whose step grows in an iteration goes " +
-                from_to(growing, percent)) +
-               ". Taken for true: none in the last tenth.",
-           verdict_if(mean_of_last_tenth(growing) == 0.0)}};
+  const auto left = median_of_last_tenth(root_change) / median_of_first_tenth(root_change);
+  return {
+      {"The effective step changes less and less: η_t/√v̂_t − η_{t−1}/√v̂_{t−1} → 0.",
+       kOverTraining + ("its mean size goes " + from_to(change, rounded)) +
+           ", of inputs that are awake before and after the step " +
+           from_to(awake_change, rounded) + ". In proportion to the step itself that is " +
+           from_to(relative, percent) + ", with η's leaps from epoch to epoch, and without η, " +
+           "of 1/√v̂ alone, " + from_to(root_change, percent) +
+           ". With η alone the first two would go to 0. Taken for going to 0: of the last, by "
+           "the median of these epochs, at most " +
+           percent(kGoesToZero) + " is left; it is " + percent(left) + ".",
+       verdict_if(left <= kGoesToZero)},
+      {"Assumption A5: from some iteration on no effective step grows.",
+       kOverTraining +
+           ("the share of weights whose step grows in an iteration goes " +
+            from_to(growing, percent)) +
+           ". Taken for true: none in the last tenth.",
+       verdict_if(mean_of_last_tenth(growing) == 0.0)}};
 }
 
 std::vector<Finding> findings_of_differences(const Measured& measured) {
@@ -265,7 +271,7 @@ class StepSize : public Experiment {
            },
            {config},
            0.0,
-           {"root_change"}});
+           {"awake_root_change"}});
       config.schedule = "constant";  // the theorem's
       auto setting = setting_of(config);
       setting["replaced"] = "training image " + std::to_string(kReplaced) + " by test image " +

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "experiments/tenth.h"
+#include "train/timed_work.h"
 
 namespace adaact {
 namespace {
@@ -49,6 +50,14 @@ double mean_of_first_tenth(const std::vector<double>& epochs) {
 
 double mean_of_last_tenth(const std::vector<double>& epochs) {
   return mean_of(epochs.end() - tenth(epochs), epochs.end());
+}
+
+double median_of_first_tenth(const std::vector<double>& epochs) {
+  return median({epochs.begin(), epochs.begin() + tenth(epochs)});
+}
+
+double median_of_last_tenth(const std::vector<double>& epochs) {
+  return median({epochs.end() - tenth(epochs), epochs.end()});
 }
 
 }  // namespace adaact

@@ -30,8 +30,11 @@ class StepRecord {
   std::vector<double> epoch_;  // all steps of the one that is not over yet
 };
 
-// How a training began and how it ended: means over a tenth of its epochs, one at least.
+// How a training began and how it ended: over a tenth of its epochs, one at least. The median does not
+// see a first epoch that is unlike all others.
 double mean_of_first_tenth(const std::vector<double>& epochs);
 double mean_of_last_tenth(const std::vector<double>& epochs);
+double median_of_first_tenth(const std::vector<double>& epochs);
+double median_of_last_tenth(const std::vector<double>& epochs);
 
 }  // namespace adaact

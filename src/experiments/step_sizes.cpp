@@ -90,6 +90,7 @@ class Training {
 /// Two steps that are compared, input by input.
 struct ComparedInputs {
   torch::Tensor counts;       // 0 where the input is idle in both
+  torch::Tensor awake;        // 0 where it is idle in one of them
   torch::Tensor idle;         // inputs that are
   torch::Tensor idle_in_one;  // and those that are in one of them only
 };
@@ -97,7 +98,7 @@ struct ComparedInputs {
 ComparedInputs compared_inputs(const InverseRoots& one, const InverseRoots& other) {
   const auto counts = torch::maximum(one.counts, other.counts);
   const auto one_is_idle = one.counts == 0;
-  return {counts, (counts == 0).sum().to(torch::kFloat64),
+  return {counts, torch::minimum(one.counts, other.counts), (counts == 0).sum().to(torch::kFloat64),
           one_is_idle.logical_xor(other.counts == 0).sum().to(torch::kFloat64)};
 }
 
@@ -138,23 +139,32 @@ StepSizeChanges step_size_changes(const RunConfig& config, std::shared_ptr<const
         const auto weights = counts.sum();
         const auto steps_now = rate * now.values;
         const auto changes_now = steps_now - rate_before * before.values;
+        const auto& awake = inputs.awake;
+        const auto awake_weights = awake.sum();
         const auto root_changes = (now.values - before.values).abs();
-        const auto [change, step, root_change, growing, idle, idle_in_one] = read(
-            {(counts * changes_now.abs()).sum() / weights, (counts * steps_now).sum() / weights,
-             (counts * root_changes).sum() / (counts * now.values).sum(),
-             (counts * (changes_now > 0)).sum() / weights, inputs.idle, inputs.idle_in_one});
+        const auto [change, step, growing, idle, idle_in_one, awake_change, awake_step,
+                    awake_root_change] =
+            read({(counts * changes_now.abs()).sum() / weights,
+                  (counts * steps_now).sum() / weights,
+                  (counts * (changes_now > 0)).sum() / weights, inputs.idle, inputs.idle_in_one,
+                  (awake * changes_now.abs()).sum() / awake_weights,
+                  (awake * steps_now).sum() / awake_weights,
+                  (awake * root_changes).sum() / (awake * now.values).sum()});
         changes.change.add(change);
         changes.step.add(step);
-        changes.root_change.add(root_change);
         changes.growing.add(growing);
         changes.idle.add(idle);
         changes.idle_in_one.add(idle_in_one);
+        changes.awake_change.add(awake_change);
+        changes.awake_step.add(awake_step);
+        changes.awake_root_change.add(awake_root_change);
       }
       before = now;
       rate_before = rate;
     }
-    for (auto* record : {&changes.change, &changes.step, &changes.root_change, &changes.growing,
-                         &changes.idle, &changes.idle_in_one}) {
+    for (auto* record :
+         {&changes.change, &changes.step, &changes.growing, &changes.idle, &changes.idle_in_one,
+          &changes.awake_change, &changes.awake_step, &changes.awake_root_change}) {
       record->end_epoch();
     }
     progress(epoch_of(epoch, config) + ": η " + rounded(rate_before));
@@ -183,7 +193,7 @@ NeighbourDifferences neighbour_differences(const RunConfig& config,
       const auto theirs = other.inverse_roots();
       const auto inputs = compared_inputs(ours, theirs);
       const auto& counts = inputs.counts;
-      const auto awake = torch::minimum(ours.counts, theirs.counts);
+      const auto& awake = inputs.awake;
       const auto squared_differences = (ours.values - theirs.values).square();
       const auto squares = ours.values.square();
       const auto theta = one.parameters().to(torch::kFloat64);

@@ -94,6 +94,11 @@ TEST(StepRecord, KeepsFirstStepsMeansAndMaxima) {
   EXPECT_DOUBLE_EQ(record.maxima()[4], 104.0);
   EXPECT_DOUBLE_EQ(adaact::mean_of_first_tenth(record.means()), 1.5);
   EXPECT_DOUBLE_EQ(adaact::mean_of_last_tenth(record.means()), 19.5);
+  std::vector<double> epochs(30, 5.0);
+  epochs.front() = 1000.0;
+  epochs.back() = 1000.0;
+  EXPECT_DOUBLE_EQ(adaact::median_of_first_tenth(epochs), 5.0);
+  EXPECT_DOUBLE_EQ(adaact::median_of_last_tenth(epochs), 5.0);
   EXPECT_EQ(StepRecord::from_json(record.to_json()).to_json(), record.to_json());
 }
 
@@ -123,6 +128,9 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
     auto input = batch->images.flatten(1);
     double change_sum = 0.0;
     double step_sum = 0.0;
+    double awake_change_sum = 0.0;
+    double awake_step_sum = 0.0;
+    double awake_weights = 0.0;
     double root_change_sum = 0.0;
     double growing = 0.0;
     double weights = 0.0;
@@ -141,8 +149,12 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
         const auto live = torch::maximum(is_live, was_live[layer]);
         half_idle += is_live.ne(was_live[layer]).sum().item<double>();
         change_sum += rows * (live * (step - before[layer]).abs()).sum().item<double>();
+        const auto awake = torch::minimum(is_live, was_live[layer]);
+        awake_change_sum += rows * (awake * (step - before[layer]).abs()).sum().item<double>();
+        awake_step_sum += rows * (awake * step).sum().item<double>();
+        awake_weights += rows * awake.sum().item<double>();
         root_change_sum +=
-            rows * (live * (step / rate - before[layer] / rate_before).abs()).sum().item<double>();
+            rows * (awake * (step / rate - before[layer] / rate_before).abs()).sum().item<double>();
         step_sum += rows * (live * step).sum().item<double>();
         growing += rows * (live * (step > before[layer])).sum().item<double>();
         weights += rows * live.sum().item<double>();
@@ -160,8 +172,13 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
     const auto index = static_cast<std::size_t>(t - 2);
     EXPECT_NEAR(changes.change.first_steps()[index] * weights / change_sum, 1.0, 1e-4);
     EXPECT_NEAR(changes.step.first_steps()[index] * weights / step_sum, 1.0, 1e-4);
-    EXPECT_NEAR(changes.root_change.first_steps()[index] * step_sum / rate / root_change_sum, 1.0,
+    EXPECT_NEAR(changes.awake_change.first_steps()[index] * awake_weights / awake_change_sum, 1.0,
                 1e-4);
+    EXPECT_NEAR(changes.awake_step.first_steps()[index] * awake_weights / awake_step_sum, 1.0,
+                1e-4);
+    EXPECT_NEAR(
+        changes.awake_root_change.first_steps()[index] * awake_step_sum / rate / root_change_sum,
+        1.0, 1e-4);
     EXPECT_NEAR(changes.growing.first_steps()[index], growing / weights, 1e-3);
     EXPECT_EQ(changes.idle_in_one.first_steps()[index], half_idle);
   }
@@ -237,7 +254,9 @@ std::vector<Measured> made_up_step_sizes(double term_a, double (*change)(int) = 
   Measured changes;
   changes.values = {{"change", annealed_from(1e-3, change)},
                     {"step", annealed_from(0.1, unchanged)},
-                    {"root_change", changing_from(0.01, change)},
+                    {"awake_change", annealed_from(5e-4, change)},
+                    {"awake_step", annealed_from(0.1, unchanged)},
+                    {"awake_root_change", changing_from(0.01, change)},
                     {"growing", constant(0.25)},
                     {"idle_inputs", constant(3.0)},
                     {"inputs_idle_in_one", constant(0.25)}};
@@ -272,9 +291,9 @@ TEST(StepSizeFigure, AChangeThatFallsWithTheLearningRateAloneIsNotEnough) {
       experiment.findings(found_measurements(experiment, made_up_step_sizes(0.05, unchanged)));
   EXPECT_EQ(findings[0].verdict, Finding::Verdict::Disagrees);
   EXPECT_TRUE(contains(findings[0].measured,
-                       "in proportion to the step itself from 1.00 % to 1.00 %, and "
-                       "without η, the change of 1/√v̂ in proportion to it, from "
-                       "1.00 % to 1.00 %."))
+                       "In proportion to the step itself that is from 0.50 % to 0.50 %, with η's "
+                       "leaps from epoch to epoch, and without η, of 1/√v̂ alone, from 1.00 % to "
+                       "1.00 %."))
       << findings[0].measured;
 }
 
