@@ -149,8 +149,9 @@ class Workshop {
       if (InterruptGuard::received() != 0) throw Interrupted();
       options_.on_progress(line);
     };
+    const auto environment = describe_environment(options_.machine.device);  // has the time
     auto measured = measurement.measure(options_.machine, model, progress);
-    measured.values[kEnvironment] = describe_environment(options_.machine.device);
+    measured.values[kEnvironment] = environment;
     write_measurement(options_.folder / "measurements" / folder_name(measurement), measurement,
                       measured);
   }

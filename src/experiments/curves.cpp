@@ -61,7 +61,6 @@ EpochMetrics mean_of_epoch(const std::vector<const RunHistory*>& runs, std::size
   std::vector<double> test;
   std::vector<double> seconds;
   for (const auto* run : runs) {
-    if (epoch >= run->epochs.size()) continue;
     const auto& metrics = run->epochs[epoch];
     train.push_back(metrics.train_top1);
     test.push_back(metrics.test.top1);
@@ -132,8 +131,8 @@ RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs) {
   RunHistory mean;
   if (runs.empty()) return mean;
   mean.config = runs.front()->config;
-  std::size_t epochs = 0;
-  for (const auto* run : runs) epochs = std::max(epochs, run->epochs.size());
+  auto epochs = runs.front()->epochs.size();
+  for (const auto* run : runs) epochs = std::min(epochs, run->epochs.size());
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
     mean.epochs.push_back(mean_of_epoch(runs, epoch));
   }

@@ -35,8 +35,8 @@ Axis epoch_axis();
 /// Top-1 after each epoch, the mean of the seeds.
 Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
 
-/// One run in the place of several seeds, for plots. After each epoch it has the mean accuracies of the
-/// seeds that came so far, and the median of their seconds: a seed may have shared its machine.
+/// One run in the place of several seeds, for plots, as far as all of them came. After each epoch it has
+/// the mean of their accuracies and the median of their seconds: a seed may have shared its machine.
 RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
 
 // Test accuracy as a fraction. A run that ended because it diverged has learned nothing that lasts: in

@@ -48,6 +48,13 @@ Measured read_measurement(const fs::path& folder) {
   return measured;
 }
 
+std::string lacking_value(const Measured& measured, const PlannedMeasurement& planned) {
+  for (const auto& name : planned.needed_values) {
+    if (!measured.values.contains(name)) return name;
+  }
+  return {};
+}
+
 void write_measurement(const fs::path& folder, const PlannedMeasurement& planned,
                        const Measured& measured) {
   fs::create_directories(folder);

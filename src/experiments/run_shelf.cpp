@@ -20,10 +20,12 @@ bool has_activation_variances(const RunHistory& run) {
                       [](const EpochMetrics& epoch) { return epoch.activation_variances.empty(); });
 }
 
+bool is_whole(const RunHistory& run) {
+  return run.finished && static_cast<std::int64_t>(run.epochs.size()) == run.config.epochs;
+}
+
 bool will_do(const RunHistory& run, const PlannedRun& planned) {
-  const bool is_whole =
-      run.finished && static_cast<std::int64_t>(run.epochs.size()) == run.config.epochs;
-  return (is_whole || run.divergence) &&
+  return (is_whole(run) || run.divergence) &&
          (!planned.activation_variances || has_activation_variances(run));
 }
 
@@ -81,13 +83,13 @@ void RunShelf::tell_of_others(const fs::path& chosen, std::size_t others) {
 
 std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
   auto& folders = runs_[key_of(planned.config)];
+  std::optional<RunHistory> chosen;
   for (auto folder = folders.begin(); folder != folders.end();) {
     try {
       // Kept results have no steps: an experiment must do without.
       auto history = RunHistory::read(*folder, RunHistory::Detail::WithoutSteps);
-      if (will_do(history, planned)) {
-        if (folders.size() > 1) tell_of_others(*folder, folders.size() - 1);
-        return history;
+      if (will_do(history, planned) && (!chosen || chosen->divergence)) {
+        if (!chosen || is_whole(history)) chosen = std::move(history);
       }
       ++folder;
     } catch (const std::exception& error) {
@@ -95,7 +97,8 @@ std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
       folder = folders.erase(folder);  // told once
     }
   }
-  return std::nullopt;
+  if (chosen && folders.size() > 1) tell_of_others(chosen->folder, folders.size() - 1);
+  return chosen;
 }
 
 std::optional<Measured> RunShelf::find(const PlannedMeasurement& planned) {
@@ -103,10 +106,8 @@ std::optional<Measured> RunShelf::find(const PlannedMeasurement& planned) {
   while (!folders.empty()) {
     try {
       auto measured = read_measurement(folders.front());
-      for (const auto& name : planned.needed_values) {
-        TORCH_CHECK(measured.values.contains(name), "it lacks '", name,
-                    "', which this version measures too");
-      }
+      const auto lacking = lacking_value(measured, planned);
+      TORCH_CHECK(lacking.empty(), "it lacks '", lacking, "', which this version measures too");
       return measured;
     } catch (const std::exception& error) {
       leave_out(folders.front(), error);

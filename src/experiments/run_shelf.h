@@ -11,8 +11,8 @@
 namespace adaact {
 
 /// What was carried out before: all measurements and finished runs below some folders, found by what
-/// they compute. A run that diverged is as good as finished: it would only do so again. Configurations
-/// are read at once, metrics when they are asked for.
+/// they compute. A run that diverged is a result too, but one that was finished, in another precision say,
+/// goes first. Configurations are read at once, metrics when they are asked for.
 class RunShelf {
  public:
   /// A folder that is not there is an error. What is in it and cannot be understood is left out, with a

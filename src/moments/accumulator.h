@@ -42,10 +42,10 @@ class MomentAccumulator : public Listener {
 
   /// Hands over what has been added up and starts anew.
   std::vector<PendingMoment> take();
-  /// In place of what has been added up.
-  void give(std::vector<PendingMoment> pending);
   /// The same without measuring what waits.
   void discard();
+  /// In place of what has been added up.
+  void give(std::vector<PendingMoment> pending);
 
  private:
   struct Waiting {

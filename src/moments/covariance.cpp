@@ -10,7 +10,7 @@ namespace adaact {
 namespace {
 
 /// Patches of a few samples at a time: enough rows for an efficient product, little enough memory
-/// to disappear beside the activations. On a GPU every product costs a launch.
+/// to disappear beside the activations. On a GPU, where every product costs a launch, that is more.
 constexpr std::int64_t kPatchBytesOnCpu = std::int64_t{8} << 20;
 constexpr std::int64_t kPatchBytesOnGpu = std::int64_t{256} << 20;
 

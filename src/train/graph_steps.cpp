@@ -50,6 +50,9 @@ class GraphSteps::Impl {
   void start(std::int64_t epoch, std::int64_t first_batch) {
     batches_.start(epoch, first_batch);
     batch_ = first_batch;
+    // An update that threw has left a reading.
+    unread_ = 0;
+    next_reading_.zero_();
   }
 
   void take_step() {
@@ -126,15 +129,18 @@ class GraphSteps::Impl {
   }
 
   void take_step_after_passes(Step& step) {
-    if (!std::exchange(step.has_run, true)) {
+    if (!step.has_run) {
       const std::lock_guard<std::mutex> lock(set_up_mutex());
       run(step, [&] { optimizer_.step(); });
+      step.has_run = true;
       return;
     }
     if (!step.captured) {
       capture(step, [&] {
-        for (const auto& parameter : model_.parameters())
+        step.gradients.clear();
+        for (const auto& parameter : model_.parameters()) {
           step.gradients.push_back(parameter.grad());
+        }
         step.report_observations = observing_->take_for_replay();
       });
     }

@@ -46,8 +46,8 @@ class GraphSteps {
   void start(std::int64_t epoch, std::int64_t first_batch);
   /// Whether the host need not look at every step.
   bool updates_are_captured() const;
-  /// Enqueues the next step of the epoch with the learning rates that the optimizer has now. Throws
-  /// NonFiniteError where updates are not captured.
+  /// Enqueues the next step of the epoch with the learning rates that the optimizer has now. Where
+  /// updates are not captured it throws what the optimizer's step() throws.
   void take_step();
   /// Waits for the steps enqueued so far.
   std::vector<StepReading> read();

@@ -1,6 +1,7 @@
 // Training with steps in CUDA graphs against training without. Skips, visibly, where there is
 // no GPU.
 
+#include <cmath>
 #include <limits>
 
 #include <adaact/data/synthetic.h>
@@ -13,13 +14,15 @@
 #include <adaact/train/trainer.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-#include <nlohmann/json.hpp>
 
+#include "cuda/optimizer_cases.h"
 #include "train/run_parts.h"
 
 namespace {
 
 using namespace adaact;
+using adaact::testing::kOptimizerCases;
+using adaact::testing::OptimizerCase;
 
 /// Keeps what a training said.
 class Record : public TrainingCallback {
@@ -73,30 +76,6 @@ class Poison : public TrainingCallback {
 struct Outcome {
   Record record;
   NamedTensors weights;
-};
-
-/// With what is not its default: factors and inverses that are due at odd times.
-struct OptimizerCase {
-  std::string name;
-  std::string optimizer;
-  std::string options;
-
-  std::string options_with(const std::string& more) const {
-    auto all = nlohmann::json::parse(options);
-    all.update(nlohmann::json::parse(more));
-    return all.dump();
-  }
-};
-const OptimizerCase kCases[]{
-    {"adaact", "adaact", "{}"},
-    {"sgd", "sgd", "{}"},
-    {"adam", "adam", "{}"},
-    {"adamw", "adamw", "{}"},
-    {"adan", "adan", "{}"},
-    {"lamb", "lamb", "{}"},
-    {"foof", "foof", R"({"covariance_period": 2, "inverse_period": 4})"},
-    {"kfac", "kfac", R"({"covariance_period": 2, "inverse_period": 4})"},
-    {"full_covariance", "adaact", R"({"covariance": "full", "refresh_period": 3})"},
 };
 
 /// What is trained: ResNet-20 in four epochs of five steps, the last batch smaller.
@@ -267,8 +246,13 @@ TEST_P(GraphTraining, TellsOfTheStepsBeforeOneThatIsNotFinite) {
   Training training(GetParam(), /*graph=*/true, /*bf16=*/false);
   Poison poison(*training.model, /*after=*/7, /*until=*/-1);
   training.trainer->add_callback(poison);
+  const auto before = copies_of(*training.model);
   EXPECT_THROW(training.trainer->run(), NonFiniteError);
   EXPECT_EQ(training.record.steps.size(), 7U);
+  put_back(before, *training.model);
+  EXPECT_TRUE(training.trainer->run()) << "it can go on";
+  EXPECT_EQ(training.record.steps.size(), 20U);
+  for (const auto& step : training.record.steps) EXPECT_TRUE(std::isfinite(step.loss)) << step.step;
 }
 
 TEST_P(GraphTraining, GoesOnFromAnotherState) {
@@ -287,7 +271,7 @@ TEST_P(GraphTraining, GoesOnFromAnotherState) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, GraphTraining, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Optimizers, GraphTraining, ::testing::ValuesIn(kOptimizerCases),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

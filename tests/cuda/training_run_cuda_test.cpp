@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 
+#include "cuda/optimizer_cases.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
 
@@ -14,12 +15,14 @@ namespace {
 
 using namespace adaact;
 using adaact::testing::bytes_of;
+using adaact::testing::kOptimizerCases;
+using adaact::testing::OptimizerCase;
 using adaact::testing::repeatable_metrics;
 using adaact::testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
 /// Ten steps an epoch, the last one partial.
-RunConfig small_config(const std::string& optimizer) {
+RunConfig small_config(const OptimizerCase& optimizer_case) {
   RunConfig config;
   config.model = "resnet20";
   config.dataset = "synthetic";
@@ -27,7 +30,8 @@ RunConfig small_config(const std::string& optimizer) {
   config.limit_test = 70;
   config.batch_size = 32;
   config.epochs = 3;
-  config.optimizer = optimizer;
+  config.optimizer = optimizer_case.optimizer;
+  config.optimizer_options = optimizer_case.options;
   config.device = "cuda";
   config.precision = "bf16";
   config.memory_format = "channels-last";
@@ -47,7 +51,7 @@ class SignalAt : public TrainingCallback {
   std::int64_t step_;
 };
 
-class TrainingRunCuda : public ::testing::TestWithParam<std::string> {
+class TrainingRunCuda : public ::testing::TestWithParam<OptimizerCase> {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
@@ -126,9 +130,8 @@ TEST_P(TrainingRunCuda, OneOfSeveralSeedsMayFailAndASignalEndsAll) {
   expect_equal_runs(runs.folder_of(0), at("alone"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, TrainingRunCuda,
-                         ::testing::Values("adaact", "sgd", "adamw", "adan", "lamb", "foof", "kfac"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Optimizers, TrainingRunCuda, ::testing::ValuesIn(kOptimizerCases),
+                         [](const auto& info) { return info.param.name; });
 
 using DropPathCuda = TrainingRunCuda;
 
@@ -139,7 +142,7 @@ TEST_P(DropPathCuda, ResumedDrawsTheSameRandomNumbers) {
   expect_resumable(config, RunSettings());
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, DropPathCuda, ::testing::Values("adaact"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Optimizers, DropPathCuda, ::testing::Values(kOptimizerCases[0]),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace

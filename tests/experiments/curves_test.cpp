@@ -120,6 +120,14 @@ TEST(RunSeries, TakesTheMedianOfSeconds) {
   EXPECT_TRUE(adaact::mean_over_seeds({}).epochs.empty());
 }
 
+TEST(RunSeries, ItsCurveGoesAsFarAsAllSeedsCame) {
+  const auto whole = history_with({0.5, 0.6, 0.7});
+  const auto ended = history_with({0.3});
+  const auto mean = adaact::mean_over_seeds({&whole, &ended});
+  ASSERT_EQ(mean.epochs.size(), 1U) << "the others alone would leap up";
+  EXPECT_DOUBLE_EQ(mean.epochs[0].test.top1, 0.4);
+}
+
 TEST(RunSeries, BeginsWithATenthOfItsEpochs) {
   auto found = two_seeds();
   std::vector<double> top1(29, 0.9);

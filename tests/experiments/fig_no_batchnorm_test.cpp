@@ -68,7 +68,6 @@ TEST(FigNoBatchnorm, ComparesTheLosses) {
   EXPECT_EQ(equal[0].verdict, Verdict::Agrees);
   EXPECT_EQ(equal[1].verdict, Verdict::Open);
   EXPECT_EQ(equal[2].verdict, Verdict::Open);
-  EXPECT_EQ(equal[3].verdict, Verdict::Open);
   EXPECT_TRUE(contains(equal[2].measured, "Too close to call")) << equal[2].measured;
 }
 
@@ -117,11 +116,11 @@ TEST(FigNoBatchnorm, ComparesWithSgdAtALowerRateOnItsOwnAccount) {
   for (const auto seed : {12, 13, 14}) {
     found.runs.at(seed).history = history_with({0.5, 0.91 + 0.001 * seed});
   }
-  EXPECT_TRUE(contains(drawn(fig_no_batchnorm(), found), kSgdAtLowerRate));
-  const auto finding = fig_no_batchnorm().findings(found).back();
-  EXPECT_TRUE(contains(finding.claim, "Not said by the paper"));
-  EXPECT_EQ(finding.verdict, Verdict::Disagrees);
-  EXPECT_TRUE(contains(finding.measured, "SGD without BN, η = 0.01 92.30 %")) << finding.measured;
+  const auto page = drawn(fig_no_batchnorm(), found);
+  EXPECT_TRUE(contains(page,
+                       "or SGD at η = 0.01: SGD. AdaAct without BN 90.00 %, SGD without BN, η = "
+                       "0.01 92.30 %."));
+  EXPECT_EQ(fig_no_batchnorm().findings(found).size(), 3U) << "no claim of the paper";
 }
 
 TEST(FigNoBatchnorm, SaysNothingWithoutAnAccuracy) {

@@ -165,6 +165,17 @@ TEST_F(RunShelfTest, KnowsWhereTheModelIs) {
   EXPECT_EQ(shelf().find_model(planned_with_seed(2)), fs::path());
 }
 
+TEST_F(RunShelfTest, AFinishedRunGoesBeforeOneThatDiverged) {
+  const auto planned = planned_with_seed(1);
+  write_run(at("a-bf16"), diverged_run(planned.config, 0));
+  write_run(at("b-fp32"), run_of(planned));
+  write_run(at("c-tf32"), diverged_run(planned.config, 0));
+  auto all = shelf();
+  EXPECT_EQ(all.find(planned).value().folder, at("b-fp32"));
+  ASSERT_EQ(all.messages().size(), 1U);
+  EXPECT_TRUE(contains(all.messages()[0], "2 other runs of the same configuration as "));
+}
+
 TEST_F(RunShelfTest, LeavesOutMeasurementsThatLackANumber) {
   write_measurement(at("measurements/old"), some_measurement(), some_numbers());
   auto planned = some_measurement();
@@ -266,6 +277,17 @@ TEST_F(KeptResultsTest, WhatIsThereAndDiffersStays) {
   ASSERT_EQ(messages.size(), 2U);
   EXPECT_TRUE(contains(messages[0], "holds another result, which is left as it is"));
   EXPECT_EQ(bytes_of(kept_run() / "metrics.jsonl"), before);
+}
+
+TEST_F(KeptResultsTest, AMeasurementThatLacksANumberGivesWay) {
+  keep(found_in("out"), at("results"));
+  plan_.measurements[0].needed_values = {"measured_since"};
+  EXPECT_FALSE(found_in("results").measurements[0].measured);
+  auto newer = some_numbers();
+  newer.values["measured_since"] = 1;
+  write_measurement(at("out/rate"), plan_.measurements[0], newer);
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  EXPECT_TRUE(found_in("results").measurements[0].measured);
 }
 
 TEST_F(RunShelfTest, WhatIsKeptAlreadyIsNotKeptAgainUnderAnotherName) {

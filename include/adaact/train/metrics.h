@@ -60,7 +60,8 @@ struct EpochMetrics {
 
 /// How a run ended before its last epoch: a gradient or a statistic was not finite.
 struct Divergence {
-  std::int64_t step = 0;   // the one that was rejected
+  std::int64_t step =
+      0;  // that was rejected; a later one if a graph's losses were finite all the same
   std::int64_t epoch = 0;  // 0, 1, …
   std::string message;     // of the optimizer
 };
