@@ -35,7 +35,8 @@ void print_table(const std::vector<NamedRun>& runs) {
                   100.0 * run.best_epoch()->test.top1);
     }
     std::printf("  %8.1f", run.seconds());
-    if (run.divergence) std::printf("  diverged in epoch %ld", run.divergence->epoch + 1);
+    const auto lost = run.diverged_in_epoch();
+    if (lost) std::printf("  diverged in epoch %ld", *lost);
     std::printf("\n");
   }
 }
@@ -46,7 +47,8 @@ ordered_json to_json(const RunHistory& run) {
                       {"finished", run.finished},
                       {"epochs", run.epochs.size()},
                       {"seconds", run.seconds()}};
-  if (run.divergence) object["diverged_in_epoch"] = run.divergence->epoch + 1;
+  const auto lost = run.diverged_in_epoch();
+  if (lost) object["diverged_in_epoch"] = *lost;
   if (!run.epochs.empty()) {
     const auto& last = run.epochs.back();
     object["train_loss"] = last.train_loss;

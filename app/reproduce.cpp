@@ -69,7 +69,7 @@ ListedCost costs_of(const Experiment& experiment) {
 }
 
 void print_list() {
-  std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200, bf16", "--quick, two cores");
+  std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200", "--quick, two cores");
   for (const auto* experiment : experiments()) {
     const auto cost = costs_of(*experiment);
     const auto line = padded(experiment->name(), 25) + padded(cost_text(cost.two_cores), 16) +

@@ -24,7 +24,7 @@ const std::map<std::string, StepTime>& times_on_two_cores() {
 }
 
 /// One NVIDIA H200, LibTorch 2.11, steps in CUDA graphs: results/gpu-bench, bf16 and channels-last; LeNet-5
-/// in float32 with activation variances, from its runs in results.
+/// in float32 with activation variances, from the runs in results/repeated.
 const std::map<std::string, StepTime>& times_on_gpu() {
   static const std::map<std::string, StepTime> times{{"lenet5", {0.56, 128}},
                                                      {"resnet20", {1.82, 128}},
@@ -44,7 +44,7 @@ std::optional<double> ratio_of_factored(const std::string& what, const std::stri
                                         CostOn machine) {
   // docs/benchmarks.md
   static const std::map<std::string, double> on_two_cores{{"foof", 1.6}, {"kfac", 1.7}};
-  // The H200 with ResNet-20, tf32, to SGD in bf16: a step takes 5.9, 12.0 and 11.7 ms.
+  // The H200 with ResNet-20, tf32, to SGD in bf16: results/gpu-bench/factored_resnet20.txt.
   static const std::map<std::string, double> on_gpu{{"foof", 3.2}, {"kfac", 6.6}, {"full", 6.4}};
   if (machine == CostOn::Gpu && model != "resnet20") return std::nullopt;
   const auto& ratios = machine == CostOn::Gpu ? on_gpu : on_two_cores;

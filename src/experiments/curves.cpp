@@ -152,18 +152,10 @@ double early_top1(const RunSeries& series) {
   return mean_of(of_each_run(series, mean_of_beginning));
 }
 
-std::optional<std::int64_t> epoch_of_divergence(const RunHistory& run) {
-  for (const auto& epoch : run.epochs) {
-    if (!std::isfinite(epoch.train_loss) || !std::isfinite(epoch.test.loss)) return epoch.epoch + 1;
-  }
-  if (run.divergence) return run.divergence->epoch + 1;
-  return std::nullopt;
-}
-
 std::string divergence_text(const std::vector<const RunHistory*>& runs) {
   std::string epochs;
   for (const auto* run : runs) {
-    const auto epoch = epoch_of_divergence(*run);
+    const auto epoch = run->diverged_in_epoch();
     if (epoch) epochs += (epochs.empty() ? "" : ", ") + std::to_string(*epoch);
   }
   return epochs.empty() ? "" : "diverged in epoch " + epochs;
@@ -172,7 +164,7 @@ std::string divergence_text(const std::vector<const RunHistory*>& runs) {
 nlohmann::ordered_json divergences_json(const std::vector<const RunHistory*>& runs) {
   auto list = nlohmann::ordered_json::array();
   for (const auto* run : runs) {
-    const auto epoch = epoch_of_divergence(*run);
+    const auto epoch = run->diverged_in_epoch();
     if (epoch) list.push_back({{"seed", run->config.seed}, {"epoch", *epoch}});
   }
   return list;

@@ -51,9 +51,6 @@ double best_top1(const RunSeries& series);
 /// Of the first tenth of the epochs, the mean: higher where training converges faster.
 double early_top1(const RunSeries& series);
 
-/// The first epoch, counted from 1, whose loss is not finite or that a gradient ended that was not: from
-/// there on the run is lost.
-std::optional<std::int64_t> epoch_of_divergence(const RunHistory& run);
 /// "diverged in epoch 3", of several "3, 5"; empty where none of them did.
 std::string divergence_text(const std::vector<const RunHistory*>& runs);
 /// The same for --json: a list of {seed, epoch}.

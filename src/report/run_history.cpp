@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -131,6 +132,13 @@ const EpochMetrics* RunHistory::best_epoch() const {
     if (best == nullptr || epoch.test.top1 > best->test.top1) best = &epoch;
   }
   return best;
+}
+
+std::optional<std::int64_t> RunHistory::diverged_in_epoch() const {
+  for (const auto& epoch : epochs) {
+    if (!std::isfinite(epoch.train_loss) || !std::isfinite(epoch.test.loss)) return epoch.epoch + 1;
+  }
+  return divergence ? std::optional(divergence->epoch + 1) : std::nullopt;
 }
 
 }  // namespace adaact

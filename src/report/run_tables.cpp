@@ -40,8 +40,9 @@ std::string epochs_of(const RunHistory& run) {
 }
 
 std::string state_of(const RunHistory& run) {
+  const auto lost = run.diverged_in_epoch();
+  if (lost) return "diverged in epoch " + std::to_string(*lost);
   if (run.finished) return "";
-  if (run.divergence) return "diverged in epoch " + std::to_string(run.divergence->epoch + 1);
   return run.epochs.empty() ? "no epoch finished yet" : "not finished";
 }
 

@@ -121,6 +121,7 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
   std::vector<torch::Tensor> before(v.size());            // their steps
   std::vector<torch::Tensor> was_live(v.size());
   double rate_before = 0.0;
+  double all_half_idle = 0.0;
   for (int t = 1; t <= 3; ++t) {
     const double rate = 0.1 * schedule(t - 1);
     loader.start(t - 1);
@@ -181,7 +182,9 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
         1.0, 1e-4);
     EXPECT_NEAR(changes.growing.first_steps()[index], growing / weights, 1e-3);
     EXPECT_EQ(changes.idle_in_one.first_steps()[index], half_idle);
+    all_half_idle += half_idle;
   }
+  EXPECT_GT(all_half_idle, 0.0) << "else nothing tells awake inputs from all";
 }
 
 TEST(NeighbourDifferences, OfEqualDataAreExactlyZero) {
@@ -209,7 +212,14 @@ TEST(NeighbourDifferences, BeginWithTheStepThatSeesTheOtherSample) {
   double term_b = 0.0;
   for (std::size_t step = 0; step < deltas.size(); ++step) {
     const auto term_a = differences.term_a.first_steps()[step];
-    EXPECT_LE(differences.awake_term_a.first_steps()[step], term_a) << "step " << step;
+    const auto root_norm = differences.root_norm.first_steps()[step];
+    if (differences.idle_in_one.first_steps()[step] == 0.0) {
+      EXPECT_EQ(differences.awake_term_a.first_steps()[step], term_a) << "step " << step;
+      EXPECT_EQ(differences.awake_root_norm.first_steps()[step], root_norm) << "step " << step;
+    } else {
+      EXPECT_LT(differences.awake_term_a.first_steps()[step], term_a) << "step " << step;
+      EXPECT_LT(differences.awake_root_norm.first_steps()[step], root_norm) << "step " << step;
+    }
     if (step < first) {
       EXPECT_EQ(deltas[step], 0.0) << "step " << step;
       EXPECT_EQ(term_a, 0.0) << "step " << step;

@@ -33,6 +33,9 @@ struct RunHistory {
   std::optional<double> steps_per_epoch() const;
   /// The epoch with the best test accuracy; null before the first one is finished.
   const EpochMetrics* best_epoch() const;
+  /// The first epoch, counted from 1, whose loss is not finite or that a gradient ended that was not: from
+  /// there on the run is lost.
+  std::optional<std::int64_t> diverged_in_epoch() const;
 };
 
 }  // namespace adaact
