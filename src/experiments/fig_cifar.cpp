@@ -163,7 +163,7 @@ class FigCifar : public Experiment {
           {page.figure(test_accuracy_plot(runs, Against::Epochs), name + "_epochs",
                        "After each epoch, the mean of the seeds that are there."),
            page.figure(test_accuracy_plot(runs, Against::Seconds), name + "_seconds",
-                       "Training alone, without evaluation; the median of the seeds.")});
+                       "Of training, without evaluation; the median of the seeds.")});
       for (const auto& cell : column) {
         const auto divergence = divergence_text(cell.runs);
         if (divergence.empty()) continue;
