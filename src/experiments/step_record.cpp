@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "experiments/tenth.h"
-#include "train/timed_work.h"
 
 namespace adaact {
 namespace {
@@ -48,16 +47,13 @@ double mean_of_first_tenth(const std::vector<double>& epochs) {
   return mean_of(epochs.begin(), epochs.begin() + tenth(epochs));
 }
 
+double mean_of_second_tenth(const std::vector<double>& epochs) {
+  if (epochs.size() < 2) return mean_of_first_tenth(epochs);
+  return mean_of(epochs.begin() + tenth(epochs), epochs.begin() + 2 * tenth(epochs));
+}
+
 double mean_of_last_tenth(const std::vector<double>& epochs) {
   return mean_of(epochs.end() - tenth(epochs), epochs.end());
-}
-
-double median_of_first_tenth(const std::vector<double>& epochs) {
-  return median({epochs.begin(), epochs.begin() + tenth(epochs)});
-}
-
-double median_of_last_tenth(const std::vector<double>& epochs) {
-  return median({epochs.end() - tenth(epochs), epochs.end()});
 }
 
 }  // namespace adaact

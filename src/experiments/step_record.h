@@ -30,11 +30,10 @@ class StepRecord {
   std::vector<double> epoch_;  // all steps of the one that is not over yet
 };
 
-// How a training began and how it ended: over a tenth of its epochs, one at least. The median does not
-// see a first epoch that is unlike all others.
+// How a training began and how it ended: over a tenth of its epochs, one at least. In the second tenth
+// what is peculiar to the beginning is over.
 double mean_of_first_tenth(const std::vector<double>& epochs);
+double mean_of_second_tenth(const std::vector<double>& epochs);
 double mean_of_last_tenth(const std::vector<double>& epochs);
-double median_of_first_tenth(const std::vector<double>& epochs);
-double median_of_last_tenth(const std::vector<double>& epochs);
 
 }  // namespace adaact
