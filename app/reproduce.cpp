@@ -31,7 +31,6 @@
 #include "report/gnuplot.h"
 #include "run_options.h"
 #include "shell_word.h"
-#include "train/timed_work.h"
 
 namespace adaact::app {
 namespace {
@@ -99,15 +98,6 @@ struct SeedGroup {
   std::string dataset;
   std::string model;
   RunSeries series;
-
-  /// Of whole trainings.
-  std::vector<double> seconds() const {
-    std::vector<double> all;
-    for (const auto* run : series.runs) {
-      if (!run->divergence) all.push_back(run->epochs.back().seconds);
-    }
-    return all;
-  }
 };
 
 std::vector<SeedGroup> groups_of(const Found& found) {
@@ -142,8 +132,8 @@ void print_runs(const Found& found) {
       std::snprintf(accuracy, sizeof(accuracy), "%.2f ± %.2f %%", 100.0 * top1.mean,
                     100.0 * top1.standard_error);
     }
-    const auto seconds = group.seconds();
-    const auto time = seconds.empty() ? "-" : fixed(median(seconds), 1);
+    const auto seconds = median_seconds(group.series.runs);
+    const auto time = seconds ? fixed(*seconds, 1) : "-";
     const auto state = state_of(group.series);
     std::printf("%-14s%-12s%s%5zu  %s%8s%s\n", group.dataset.c_str(), group.model.c_str(),
                 padded(printable(group.series.name), 26).c_str(), group.series.runs.size(),

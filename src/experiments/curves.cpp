@@ -144,6 +144,14 @@ double final_top1_of_run(const RunHistory& run) {
   return accuracies.empty() ? kNaN : last_of(accuracies);
 }
 
+std::optional<double> median_seconds(const std::vector<const RunHistory*>& runs) {
+  std::vector<double> seconds;
+  for (const auto* run : runs) {
+    if (!run->divergence) seconds.push_back(run->epochs.back().seconds);
+  }
+  return seconds.empty() ? std::nullopt : std::optional(median(seconds));
+}
+
 double final_top1(const RunSeries& series) { return mean_of(of_each_run(series, last_of)); }
 
 double best_top1(const RunSeries& series) { return mean_of(of_each_run(series, best_of)); }

@@ -45,6 +45,10 @@ RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
 /// After the last epoch; NaN before the first one.
 double final_top1_of_run(const RunHistory& run);
 
+/// Of training, the median of the runs that were not lost: one may have shared its machine. Nothing where
+/// all were.
+std::optional<double> median_seconds(const std::vector<const RunHistory*>& runs);
+
 // The mean of the seeds; NaN where there is no run.
 double final_top1(const RunSeries& series);
 double best_top1(const RunSeries& series);

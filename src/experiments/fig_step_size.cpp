@@ -48,7 +48,6 @@ Measured measure_changes(const RunConfig& config, std::int64_t workers, const Pr
       step_size_changes(config, open_split(config, Split::Train), workers, progress);
   Measured measured;
   measured.values = {{"change", changes.change.to_json()},
-                     {"step", changes.step.to_json()},
                      {"growing", changes.growing.to_json()},
                      {"idle_inputs", changes.idle.to_json()},
                      {"inputs_idle_in_one", changes.idle_in_one.to_json()},

@@ -88,9 +88,8 @@ std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
     try {
       // Kept results have no steps: an experiment must do without.
       auto history = RunHistory::read(*folder, RunHistory::Detail::WithoutSteps);
-      if (will_do(history, planned) && (!chosen || chosen->divergence)) {
-        if (!chosen || is_whole(history)) chosen = std::move(history);
-      }
+      const bool is_better = !chosen || (chosen->divergence && is_whole(history));
+      if (is_better && will_do(history, planned)) chosen = std::move(history);
       ++folder;
     } catch (const std::exception& error) {
       leave_out(*folder, error);

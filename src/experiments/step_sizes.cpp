@@ -142,16 +142,14 @@ StepSizeChanges step_size_changes(const RunConfig& config, std::shared_ptr<const
         const auto& awake = inputs.awake;
         const auto awake_weights = awake.sum();
         const auto root_changes = (now.values - before.values).abs();
-        const auto [change, step, growing, idle, idle_in_one, awake_change, awake_step,
+        const auto [change, growing, idle, idle_in_one, awake_change, awake_step,
                     awake_root_change] =
             read({(counts * changes_now.abs()).sum() / weights,
-                  (counts * steps_now).sum() / weights,
                   (counts * (changes_now > 0)).sum() / weights, inputs.idle, inputs.idle_in_one,
                   (awake * changes_now.abs()).sum() / awake_weights,
                   (awake * steps_now).sum() / awake_weights,
                   (awake * root_changes).sum() / (awake * now.values).sum()});
         changes.change.add(change);
-        changes.step.add(step);
         changes.growing.add(growing);
         changes.idle.add(idle);
         changes.idle_in_one.add(idle_in_one);
@@ -162,9 +160,8 @@ StepSizeChanges step_size_changes(const RunConfig& config, std::shared_ptr<const
       before = now;
       rate_before = rate;
     }
-    for (auto* record :
-         {&changes.change, &changes.step, &changes.growing, &changes.idle, &changes.idle_in_one,
-          &changes.awake_change, &changes.awake_step, &changes.awake_root_change}) {
+    for (auto* record : {&changes.change, &changes.growing, &changes.idle, &changes.idle_in_one,
+                         &changes.awake_change, &changes.awake_step, &changes.awake_root_change}) {
       record->end_epoch();
     }
     progress(epoch_of(epoch, config) + ": η " + rounded(rate_before));

@@ -25,13 +25,12 @@ inline constexpr double kIdle = 1e-6;
 /// From step to step, beginning with the second.
 struct StepSizeChanges {
   StepRecord change;       // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
-  StepRecord step;         // mean of η_t/√v̂_t
-  StepRecord growing;      // share of weights of which it is larger than before
+  StepRecord growing;      // share of weights of which the step is larger than before
   StepRecord idle;         // inputs, before the step and after it
   StepRecord idle_in_one;  // before it or after it only
-  // The first two once more of inputs that are idle neither before nor after the step: one that wakes up
-  // can change more than all others together. And without η: |1/√v̂_t − 1/√v̂_{t−1}| in proportion to
-  // 1/√v̂_t, means of the same weights.
+  // Of inputs that are idle neither before nor after the step, because one that wakes up can change more
+  // than all others together: the same change, the mean step beside it, and without η the mean of
+  // |1/√v̂_t − 1/√v̂_{t−1}| in proportion to that of 1/√v̂_t.
   StepRecord awake_change;
   StepRecord awake_step;
   StepRecord awake_root_change;

@@ -10,7 +10,6 @@
 #include "experiments/paper_runs.h"
 #include "report/format.h"
 #include "report/mean_and_error.h"
-#include "train/timed_work.h"
 
 namespace adaact {
 namespace {
@@ -328,12 +327,8 @@ class TableCifar : public Experiment {
     if (const auto ours = accuracy_of(cell)) {
       object["mean"] = ours->mean;
       object["standard_error"] = ours->standard_error;  // NaN of a single one, which is null
-      std::vector<double> seconds;
-      for (const auto* run : cell.runs) {
-        object["seeds"].push_back(run->config.seed);
-        if (!run->divergence) seconds.push_back(run->epochs.back().seconds);
-      }
-      if (!seconds.empty()) object["seconds"] = median(seconds);  // seeds may have shared a GPU
+      for (const auto* run : cell.runs) object["seeds"].push_back(run->config.seed);
+      if (const auto seconds = median_seconds(cell.runs)) object["seconds"] = *seconds;
     }
     if (const auto papers = in_paper(cell)) {
       object["paper"] = {{"mean", papers->mean}, {"standard_error", papers->standard_error}};

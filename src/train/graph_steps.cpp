@@ -23,10 +23,9 @@
 namespace adaact {
 namespace {
 
-/// Null where the optimizer's steps cannot be captured.
-TakesDeviceSteps* device_steps_of(torch::optim::Optimizer& optimizer) {
-  auto* steps = dynamic_cast<TakesDeviceSteps*>(&optimizer);
-  return steps != nullptr && steps->can_take_device_steps() ? steps : nullptr;
+bool can_capture_updates(const torch::optim::Optimizer& optimizer) {
+  const auto* steps = dynamic_cast<const TakesDeviceSteps*>(&optimizer);
+  return steps != nullptr && steps->can_take_device_steps();
 }
 
 }  // namespace
@@ -36,7 +35,8 @@ class GraphSteps::Impl {
   Impl(Model& model, torch::optim::Optimizer& optimizer, const Loader& data, const Options& options)
       : model_(model),
         optimizer_(optimizer),
-        device_steps_(device_steps_of(optimizer)),
+        device_steps_(can_capture_updates(optimizer) ? dynamic_cast<TakesDeviceSteps*>(&optimizer)
+                                                     : nullptr),
         observing_(dynamic_cast<ObservingOptimizer*>(&optimizer)),
         options_(options),
         batches_(device_batches_of(data, options.device, options.channels_last)),
@@ -200,7 +200,7 @@ class GraphSteps::Impl {
 
   Model& model_;
   torch::optim::Optimizer& optimizer_;
-  TakesDeviceSteps* const device_steps_;
+  TakesDeviceSteps* const device_steps_;  // null where updates are not captured
   ObservingOptimizer* const observing_;
   const Options options_;
   DeviceBatches batches_;
@@ -224,10 +224,9 @@ GraphSteps::~GraphSteps() {
 }
 
 std::string GraphSteps::obstacle(const torch::optim::Optimizer& optimizer) {
-  const auto* steps = dynamic_cast<const TakesDeviceSteps*>(&optimizer);
-  const bool can = steps != nullptr && steps->can_take_device_steps();
   const bool observes = dynamic_cast<const ObservingOptimizer*>(&optimizer) != nullptr;
-  return can || observes ? "" : "this optimizer's steps cannot be captured";
+  return can_capture_updates(optimizer) || observes ? ""
+                                                    : "this optimizer's steps cannot be captured";
 }
 
 void GraphSteps::start(std::int64_t epoch, std::int64_t first_batch) {

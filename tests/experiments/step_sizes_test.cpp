@@ -125,7 +125,6 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
     const auto batch = loader.next();
     auto input = batch->images.flatten(1);
     double change_sum = 0.0;
-    double step_sum = 0.0;
     double awake_change_sum = 0.0;
     double awake_step_sum = 0.0;
     double awake_weights = 0.0;
@@ -153,7 +152,6 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
         awake_weights += rows * awake.sum().item<double>();
         root_change_sum +=
             rows * (awake * (step / rate - before[layer] / rate_before).abs()).sum().item<double>();
-        step_sum += rows * (live * step).sum().item<double>();
         growing += rows * (live * (step > before[layer])).sum().item<double>();
         weights += rows * live.sum().item<double>();
       }
@@ -169,7 +167,6 @@ TEST(StepSizeChanges, AgreeWithAComputationByHand) {
     if (t == 1) continue;
     const auto index = static_cast<std::size_t>(t - 2);
     EXPECT_NEAR(changes.change.first_steps()[index] * weights / change_sum, 1.0, 1e-4);
-    EXPECT_NEAR(changes.step.first_steps()[index] * weights / step_sum, 1.0, 1e-4);
     EXPECT_NEAR(changes.awake_change.first_steps()[index] * awake_weights / awake_change_sum, 1.0,
                 1e-4);
     EXPECT_NEAR(changes.awake_step.first_steps()[index] * awake_weights / awake_step_sum, 1.0,
@@ -260,7 +257,6 @@ nlohmann::ordered_json constant(double value) { return changing_from(value, unch
 std::vector<Measured> made_up_step_sizes(double term_a, double (*change)(int) = settling) {
   Measured changes;
   changes.values = {{"change", annealed_from(1e-3, change)},
-                    {"step", annealed_from(0.1, unchanged)},
                     {"awake_change", annealed_from(5e-4, change)},
                     {"awake_step", annealed_from(0.1, unchanged)},
                     {"awake_root_change", changing_from(0.01, change)},
