@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "optim/all_finite.h"
@@ -15,12 +16,25 @@
 namespace adaact {
 
 struct FactoredOptimizer::Internals {
+  /// A parameter group on one device.
+  using Place = std::tuple<std::int64_t, c10::DeviceType, c10::DeviceIndex>;
+  static Place place_of(std::int64_t group, const torch::Tensor& parameter) {
+    return {group, parameter.device().type(), parameter.device().index()};
+  }
+
+  /// η, where an update on a GPU finds it.
+  struct Rate {
+    double sent = 0.0;
+    torch::Tensor on_device;  // () float64
+  };
+
   explicit Internals(const LayerMap& model) : listener(std::make_shared<FactorListener>(model)) {}
 
   std::shared_ptr<FactorListener> listener;
   std::vector<FactorSums> sums;           // of the step being taken
   std::vector<std::size_t> joint_biases;  // per parameter; kNotFound: none
   std::set<std::size_t> logged;           // weights whose factors are known to be too large
+  std::map<Place, Rate> rates;
 };
 
 namespace {
@@ -44,6 +58,23 @@ torch::Tensor unbiased(const torch::Tensor& average, const KroneckerFactors& fac
   return average.defined() ? average / bias_correction(beta2, factors.updates) : average;
 }
 
+/// New values in the memory of the old ones, where they fit: an update that was recorded reads them
+/// there.
+void stay_in_place(KroneckerFactors& next, const KroneckerFactors& known) {
+  if (next.begin != known.begin || next.end != known.end) return;
+  std::vector<torch::Tensor> places;
+  visit_refreshed(
+      known, [&](const char* /*name*/, const torch::Tensor& tensor) { places.push_back(tensor); });
+  auto place = places.begin();
+  visit_refreshed(next, [&](const char* /*name*/, torch::Tensor& tensor) {
+    const auto& old = *place++;
+    if (!tensor.defined() || !old.defined() || tensor.is_same(old)) return;
+    const bool fits = tensor.sizes() == old.sizes() && tensor.strides() == old.strides() &&
+                      tensor.scalar_type() == old.scalar_type() && tensor.device() == old.device();
+    if (fits) tensor = old.copy_(tensor);
+  });
+}
+
 }  // namespace
 
 FactoredOptimizer::FactoredOptimizer(LayerMap its_model,
@@ -61,8 +92,12 @@ FactoredParamState& FactoredOptimizer::state_of(std::size_t index) {
   return get_or_make_param_state<FactoredParamState>(state_, parameter(index).tensor);
 }
 
+const FactoredParamState* FactoredOptimizer::find_state(std::size_t index) const {
+  return find_param_state<FactoredParamState>(state_, parameter(index).tensor);
+}
+
 const std::vector<KroneckerFactors>* FactoredOptimizer::find_factors(std::size_t index) const {
-  const auto* state = find_param_state<FactoredParamState>(state_, parameter(index).tensor);
+  const auto* state = find_state(index);
   return state == nullptr || state->factors().empty() ? nullptr : &state->factors();
 }
 
@@ -140,12 +175,66 @@ std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factor
   return next;
 }
 
+void FactoredOptimizer::take_over(std::map<std::size_t, Factors> next) {
+  for (auto& [weight, factors] : next) {
+    auto& known = state_of(weight).factors();
+    for (std::size_t run = 0; run < std::min(factors.size(), known.size()); ++run) {
+      stay_in_place(factors[run], known[run]);
+    }
+    known = std::move(factors);
+  }
+}
+
+void FactoredOptimizer::prepare_buffers() {
+  for (const auto index : trained()) {
+    if (settings_of(index).momentum == 0.0) continue;
+    auto& buffer = state_of(index).momentum_buffer();
+    buffer = state_laid_out_as(parameter(index).tensor.detach(), buffer);
+  }
+}
+
+/// Only where they have changed: an update on a GPU that reads one is not waited for.
+void FactoredOptimizer::set_rates() {
+  for (const auto index : trained()) {
+    const auto& tensor = parameter(index).tensor;
+    auto& rate = internals_->rates[Internals::place_of(group_of(index), tensor)];
+    const auto lr = settings_of(index).lr;
+    if (!rate.on_device.defined()) {
+      rate.on_device = torch::full({}, lr, torch::dtype(torch::kFloat64).device(tensor.device()));
+    } else if (rate.sent != lr) {
+      rate.on_device.fill_(lr);
+    }
+    rate.sent = lr;
+  }
+}
+
+std::vector<const void*> FactoredOptimizer::memory_of_update() const {
+  std::vector<const void*> memory;
+  const auto add = [&memory](const torch::Tensor& tensor) {
+    memory.push_back(tensor.defined() ? tensor.data_ptr() : nullptr);
+  };
+  for (const auto index : trained()) {
+    const auto& tensor = parameter(index).tensor;
+    const auto place = Internals::place_of(group_of(index), tensor);
+    add(tensor);
+    add(tensor.grad());
+    add(internals_->rates.at(place).on_device);
+    const auto* state = find_state(index);
+    if (state == nullptr) continue;
+    add(state->momentum_buffer());
+    for (const auto& run : state->factors()) {
+      visit_refreshed(run, [&](const char* /*name*/, const torch::Tensor& tensor) { add(tensor); });
+    }
+  }
+  return memory;
+}
+
 /// v of every weight with factors and of the biases that are a column of one.
-std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients(
-    const std::map<std::size_t, Factors>& all_factors) const {
+std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients() const {
   std::map<std::size_t, torch::Tensor> result;
-  for (const auto& [weight, factors] : all_factors) {
-    if (!is_trained(weight)) continue;
+  for (const auto weight : trained()) {
+    if (find_factors(weight) == nullptr) continue;
+    const auto& factors = *find_factors(weight);
     const auto& tensor = parameter(weight).tensor;
     const auto n = tensor.numel() / tensor.size(0);
     const auto state_dtype = sum_dtype(tensor);
@@ -180,16 +269,21 @@ std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients
 }
 
 /// Σ η² v·g
-double FactoredOptimizer::kl_divergence(
+torch::Tensor FactoredOptimizer::kl_divergence(
     const std::map<std::size_t, torch::Tensor>& preconditioned) const {
-  std::vector<torch::Tensor> terms;  // summed where they are: a GPU is waited for once
+  std::map<Internals::Place, std::vector<torch::Tensor>> products;
   for (const auto& [index, v] : preconditioned) {
-    const auto lr = settings_of(index).lr;
-    const auto product = (v * parameter(index).tensor.grad()).sum();
-    const auto place = terms.empty() ? product.device() : terms[0].device();
-    terms.push_back(product.to(place, torch::kFloat64) * (lr * lr));
+    const auto& tensor = parameter(index).tensor;
+    const auto place = Internals::place_of(group_of(index), tensor);
+    products[place].push_back((v * tensor.grad()).sum());
   }
-  return terms.empty() ? 0.0 : torch::stack(terms).sum().item<double>();
+  torch::Tensor divergence;
+  for (const auto& [place, terms] : products) {
+    const auto rate = internals_->rates.at(place).on_device;
+    const auto part = torch::stack(terms).to(torch::kFloat64).sum() * rate.square();
+    divergence = divergence.defined() ? divergence + part.to(divergence.device()) : part;
+  }
+  return divergence;
 }
 
 /// ν v in the place of v, where the options limit it.
@@ -199,46 +293,58 @@ void FactoredOptimizer::clip(std::map<std::size_t, torch::Tensor>& preconditione
   };
   if (std::none_of(preconditioned.begin(), preconditioned.end(), is_limited)) return;
   const auto divergence = kl_divergence(preconditioned);
+  std::map<double, torch::Tensor> factors;  // ν of each κ
   for (auto& [index, v] : preconditioned) {
     const auto kl_clip = settings_of(index).kl_clip;
-    if (divergence > kl_clip) v = v * std::sqrt(kl_clip / divergence);
+    if (!std::isfinite(kl_clip)) continue;
+    auto& nu = factors[kl_clip];
+    if (!nu.defined()) nu = (kl_clip / divergence.clamp_min(kl_clip)).sqrt();  // 1 up to κ
+    v = v * nu.to(v.options());
   }
 }
 
 void FactoredOptimizer::update() {
-  auto factors = next_factors();
-  auto gradients = preconditioned_gradients(factors);
-  clip(gradients);
-  for (auto& [weight, each] : factors) state_of(weight).factors(std::move(each));
-  apply(gradients);
+  take_over(next_factors());
+  prepare_buffers();
+  set_rates();
+  const auto work = [this] {
+    auto gradients = preconditioned_gradients();
+    clip(gradients);
+    apply(gradients);
+  };
+  run_update(work, memory_of_update());
 }
 
 /// All parameters of a group at once: on a GPU that is a launch for all instead of one for each.
-void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& preconditioned) {
+void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& preconditioned) const {
   struct Update {
     FactorSettings settings;
+    torch::Tensor rate;  // η, in the precision of sums
     std::vector<torch::Tensor> theta;
     std::vector<torch::Tensor> old;  // θ, in the precision of sums
     std::vector<torch::Tensor> v;
     std::vector<torch::Tensor> buffers;
   };
-  std::map<std::int64_t, Update> groups;
+  std::map<std::pair<Internals::Place, torch::ScalarType>, Update> groups;
   for (const auto index : trained()) {
     const auto& tensor = parameter(index).tensor;
-    auto& group = groups[group_of(index)];
+    const auto place = Internals::place_of(group_of(index), tensor);
+    auto& group = groups[{place, sum_dtype(tensor)}];
     group.settings = settings_of(index);
+    if (!group.rate.defined()) {
+      group.rate = internals_->rates.at(place).on_device.to(sum_dtype(tensor));
+    }
     const auto theta = tensor.detach();
     group.theta.push_back(theta);
     group.old.push_back(theta.to(sum_dtype(tensor)));
     const auto found = preconditioned.find(index);
     group.v.push_back(laid_out_as(
         theta, found == preconditioned.end() ? tensor.grad() : found->second, sum_dtype(tensor)));
-    if (group.settings.momentum == 0.0) continue;
-    auto& buffer = state_of(index).momentum_buffer();
-    buffer = state_laid_out_as(theta, buffer);
-    group.buffers.push_back(buffer);
+    if (group.settings.momentum != 0.0) {
+      group.buffers.push_back(find_state(index)->momentum_buffer());
+    }
   }
-  for (auto& [number, group] : groups) {
+  for (auto& [key, group] : groups) {
     const auto& settings = group.settings;
     auto d = at::_foreach_add(group.v, group.old, settings.weight_decay);
     if (settings.momentum != 0.0) {
@@ -246,8 +352,8 @@ void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& precon
       at::_foreach_add_(group.buffers, d);
       d = group.buffers;
     }
-    at::_foreach_add_(group.old, d, -settings.lr);
     for (std::size_t i = 0; i < group.theta.size(); ++i) {
+      group.old[i].addcmul_(d[i], group.rate, -1.0);
       if (!group.old[i].is_same(group.theta[i])) group.theta[i].copy_(group.old[i]);
     }
   }

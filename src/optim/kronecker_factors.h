@@ -57,17 +57,23 @@ std::vector<KroneckerFactors> averaged(std::vector<KroneckerFactors> factors,
 torch::Tensor damped_inverse(const torch::Tensor& matrix, const torch::Tensor& damping,
                              InverseMethod method, const std::string& owner);
 
-/// Calls visit(name, tensor) for everything that factors hold.
+/// Calls visit(name, tensor) for what was computed at the last refresh.
 template <typename Factors, typename Visitor>
-void visit_tensors(Factors& factors, Visitor&& visit) {
-  visit("a", factors.a);
-  visit("p", factors.p);
+void visit_refreshed(Factors& factors, Visitor&& visit) {
   visit("a_inverse", factors.a_inverse);
   visit("p_inverse", factors.p_inverse);
   visit("a_vectors", factors.a_vectors);
   visit("a_values", factors.a_values);
   visit("p_vectors", factors.p_vectors);
   visit("p_values", factors.p_values);
+}
+
+/// The same for everything that factors hold.
+template <typename Factors, typename Visitor>
+void visit_tensors(Factors& factors, Visitor&& visit) {
+  visit("a", factors.a);
+  visit("p", factors.p);
+  visit_refreshed(factors, visit);
 }
 
 }  // namespace adaact

@@ -10,6 +10,7 @@
 #include <adaact/data/device_batches.h>
 #include <adaact/optim/device_steps.h>
 #include <adaact/optim/observing_optimizer.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/torch.h>
 
 #include "optim/global_norm_cuda.h"
@@ -97,6 +98,9 @@ class GraphSteps::Impl {
     // What the passes leave for an update that is not captured.
     std::vector<torch::Tensor> gradients;
     std::function<void()> report_observations;
+    // What the update does in the same way every time, and with which memory it was captured.
+    std::unique_ptr<CapturedWork> captured_update;
+    std::vector<const void*> memory_of_update;
   };
 
   /// One graph for the ordinary steps and one for the last of an epoch, whose batch may be smaller and
@@ -151,7 +155,20 @@ class GraphSteps::Impl {
       parameters[i].mutable_grad() = step.gradients[i];
     }
     step.report_observations();
+    observing_->set_update_runner(
+        [&](const auto& work, const auto& memory) { replay_update(step, work, memory); });
+    const auto done = c10::make_scope_exit([&] { observing_->set_update_runner({}); });
     optimizer_.step();
+  }
+
+  void replay_update(Step& step, const std::function<void()>& work,
+                     const std::vector<const void*>& memory) {
+    if (!step.captured_update || memory != step.memory_of_update) {
+      const std::lock_guard<std::mutex> lock(set_up_mutex());
+      step.captured_update = std::make_unique<CapturedWork>(pool_, work);
+      step.memory_of_update = memory;
+    }
+    step.captured_update->replay();
   }
 
   /// What is captured later must not make anything for the first time.

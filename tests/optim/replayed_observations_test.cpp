@@ -1,4 +1,5 @@
-// What a pass has shown, reported again without the pass: what a CUDA graph leaves to the host.
+// What a pass has shown, reported again without the pass, and an update that is done as it was recorded:
+// what CUDA graphs leave to the host, and what they take from it.
 
 #include <functional>
 
@@ -118,5 +119,77 @@ TEST(LayersToObserve, AreThoseWithFactorsThatAreDue) {
   }
   EXPECT_EQ(observed, (std::vector<bool>{true, false, false, true, false}));
 }
+
+/// Has done what it was first told to do, as a graph has, and looks whether that is still right.
+class Recorder {
+ public:
+  ObservingOptimizer::UpdateRunner runner() {
+    return [this](const auto& work, const auto& memory) {
+      if (!work_) {
+        work_ = work;
+        memory_ = memory;
+      }
+      EXPECT_EQ(memory, memory_);
+      ++replays;
+      work_();
+    };
+  }
+  int replays = 0;
+
+ private:
+  std::function<void()> work_;
+  std::vector<const void*> memory_;
+};
+
+class RecordedUpdate : public ::testing::TestWithParam<Case> {
+ protected:
+  static std::unique_ptr<torch::optim::Optimizer> optimizer_of(torch::nn::Sequential& model) {
+    return adaact::make_optimizer(GetParam().optimizer, *model, GetParam().options);
+  }
+  /// The rate falls, and gradients stay in their place.
+  static void step(torch::nn::Sequential& model, torch::optim::Optimizer& optimizer,
+                   const torch::Tensor& x, int number) {
+    for (auto& group : optimizer.param_groups()) group.options().set_lr(0.1 / number);
+    for (auto& parameter : model->parameters()) {
+      if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+    }
+    model->forward(x).square().mean().backward();
+    optimizer.step();
+  }
+};
+
+TEST_P(RecordedUpdate, IsTheUpdateOfEveryStep) {
+  torch::manual_seed(4);
+  torch::nn::Sequential plain(torch::nn::Conv2d(2, 4, 3), torch::nn::Flatten(),
+                              torch::nn::Linear(16, 3));
+  torch::nn::Sequential recorded(torch::nn::Conv2d(2, 4, 3), torch::nn::Flatten(),
+                                 torch::nn::Linear(16, 3));
+  adaact::testing::copy_values(plain, recorded);
+  const auto one = optimizer_of(plain);
+  const auto other = optimizer_of(recorded);
+  Recorder recorder;
+  for (int number = 1; number <= 9; ++number) {
+    const auto x = torch::randn({8, 2, 4, 4});
+    step(plain, *one, x, number);
+    if (number == 2) {  // the first step makes the state
+      dynamic_cast<ObservingOptimizer&>(*other).set_update_runner(recorder.runner());
+    }
+    step(recorded, *other, x, number);
+    for (std::size_t i = 0; i < plain->parameters().size(); ++i) {
+      ASSERT_TRUE(torch::equal(recorded->parameters()[i], plain->parameters()[i])) << number;
+    }
+  }
+  EXPECT_EQ(recorder.replays, 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, RecordedUpdate,
+    ::testing::Values(
+        Case{"foof", "foof", R"({"covariance_period": 2, "inverse_period": 4})"},
+        Case{"kfac", "kfac", R"({"covariance_period": 2, "inverse_period": 4})"},
+        Case{"kfac_cholesky", "kfac",
+             R"({"covariance_period": 2, "inverse_period": 4, "inverse": "cholesky"})"},
+        Case{"kfac_clipped", "kfac", R"({"inverse_period": 4, "kl_clip": 1e-6})"}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace

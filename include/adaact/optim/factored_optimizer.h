@@ -75,17 +75,22 @@ class FactoredOptimizer : public ObservingOptimizer {
   std::string why_not_observed(std::size_t index) const override;
 
   FactoredParamState& state_of(std::size_t index);
+  const FactoredParamState* find_state(std::size_t index) const;
   const std::vector<KroneckerFactors>* find_factors(std::size_t index) const;
   void choose_what_to_measure();
 
-  // A step computes everything first and then changes everything: what fails leaves all as it was.
+  // What can fail, averaging and inverting, comes first and changes nothing.
   using Factors = std::vector<KroneckerFactors>;
   std::map<std::size_t, Factors> next_factors();
-  std::map<std::size_t, torch::Tensor> preconditioned_gradients(
-      const std::map<std::size_t, Factors>& factors) const;
-  double kl_divergence(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
+  void take_over(std::map<std::size_t, Factors> next);
+  void prepare_buffers();
+  void set_rates();
+  std::vector<const void*> memory_of_update() const;
+  // The rest is the same in every step: it asks the device nothing, and may be replayed.
+  std::map<std::size_t, torch::Tensor> preconditioned_gradients() const;
+  torch::Tensor kl_divergence(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
   void clip(std::map<std::size_t, torch::Tensor>& preconditioned) const;
-  void apply(const std::map<std::size_t, torch::Tensor>& preconditioned);
+  void apply(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
   void log_factors_too_large();
 
   struct Internals;

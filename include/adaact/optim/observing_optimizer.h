@@ -4,6 +4,7 @@
 #include <iosfwd>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <adaact/observe/observer.h>
@@ -53,6 +54,14 @@ class ObservingOptimizer : public NamedOptimizer {
   /// combination wants a graph of its own.
   virtual std::vector<bool> layers_to_observe() const { return {}; }
 
+  /// Told of the part of an update that is the same work on the same memory in every step, in which of
+  /// the options only the learning rate may change. It has that work done: at once, or by a replay of
+  /// what it recorded when it last was told of the same memory.
+  using UpdateRunner = std::function<void(const std::function<void()>& work,
+                                          const std::vector<const void*>& memory)>;
+  /// For the steps that follow; an empty one has the work done at once. FOOF and KFAC have such a part.
+  void set_update_runner(UpdateRunner runner) { update_runner_ = std::move(runner); }
+
   /// For every parameter: does what was observed shape its update, and if not, why.
   std::vector<ParameterCoverage> coverage() const;
 
@@ -75,6 +84,11 @@ class ObservingOptimizer : public NamedOptimizer {
   /// row. kNotFound where there is none.
   std::size_t joint_bias(std::size_t weight) const;
 
+  /// `memory`: all that the work reads and writes, but for what it makes itself.
+  void run_update(const std::function<void()>& work, const std::vector<const void*>& memory) const {
+    update_runner_ ? update_runner_(work, memory) : work();
+  }
+
   /// The gradient of a layer's output is part of what is observed.
   virtual bool needs_output() const { return false; }
 
@@ -87,6 +101,7 @@ class ObservingOptimizer : public NamedOptimizer {
   void warn_about_unseen_layers() const;
 
   std::unique_ptr<Observer> observer_;
+  UpdateRunner update_runner_;
   bool first_step_done_ = false;
 };
 
