@@ -55,7 +55,7 @@ void update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
     const auto g_rows = g.narrow(0, row, rows);
     if (options.unobserved_rule() == UnobservedRule::PlainGradient) {
       m.narrow(0, row, rows).mul_(step.beta1).add_(g_rows, 1.0 - step.beta1);
-      plain_gradient_update(theta_rows, g_rows, step);
+      plain_gradient_update({theta_rows}, {g_rows}, step);
     } else {
       adaact_update(theta_rows, m.narrow(0, row, rows), g_rows,
                     constant_denominator(denominator.size(1), options, m), step);
@@ -200,7 +200,8 @@ void AdaAct::update_moments() {
   }
   for (auto& change : changes) {
     change.state->moments(std::move(change.moments));
-    change.state->preconditioner(std::move(change.preconditioner));
+    auto& known = change.state->preconditioner();
+    known = in_place_of(known, change.preconditioner);
   }
   for (const auto bias : biases) {
     if (!is_managed(bias)) continue;
@@ -212,36 +213,56 @@ void AdaAct::update_moments() {
 
 void AdaAct::update_parameters() {
   const auto indices = trained();
+  std::vector<FullWeight> full;
   std::set<std::size_t> done;  // with the full covariance a bias goes with its weight
   for (const auto weight : indices) {
     if (!has_full_covariance(weight)) continue;
     const auto bias = internals_->joint_biases[weight];
     const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
-    update_with_full_covariance(weight, with_bias);
+    full.push_back({weight, with_bias ? bias : LayerMap::kNotFound});
     done.insert(weight);
     if (with_bias) done.insert(bias);
   }
+  if (!full.empty()) update_with_full_covariance(full);
+
+  std::map<std::int64_t, std::vector<std::size_t>> plain;  // by group
   for (const auto index : indices) {
-    if (done.count(index) == 0) update_parameter(index);
+    if (done.count(index) != 0) continue;
+    if (takes_plain_gradient(index)) {
+      plain[group_of(index)].push_back(index);
+    } else {
+      update_parameter(index);
+    }
   }
+  for (const auto& [group, parameters] : plain) update_by_plain_gradient(parameters);
+}
+
+bool AdaAct::takes_plain_gradient(std::size_t index) const {
+  const auto* known = find_state(index);
+  const bool observed = known != nullptr && !known->moments().segments.empty();
+  return !observed && options_of(index).unobserved_rule() == UnobservedRule::PlainGradient;
+}
+
+/// Parameters of one group: on a GPU in a launch for all instead of one for each.
+void AdaAct::update_by_plain_gradient(const std::vector<std::size_t>& parameters) {
+  std::vector<torch::Tensor> theta;
+  theta.reserve(parameters.size());
+  for (const auto index : parameters) theta.push_back(parameter(index).tensor.detach());
+  plain_gradient_update(theta, gradients(parameters), scalars_of(options_of(parameters[0]), 1));
 }
 
 void AdaAct::update_parameter(std::size_t index) {
   const auto& tensor = parameter(index).tensor;
   const auto& options = options_of(index);
-  const auto* known = find_state(index);
-  const bool observed = known != nullptr && !known->moments().segments.empty();
-  if (!observed && options.unobserved_rule() == UnobservedRule::PlainGradient) {
-    plain_gradient_update(tensor.detach(), tensor.grad(), scalars_of(options, 1));
-    return;
-  }
-
   auto& state = state_of(index);
+  const bool observed = !state.moments().segments.empty();
   auto& v = state.moments().ema;
   if (v.defined()) v = following(v, tensor);
   const bool has_features = observed && v.defined();
   const auto rows = has_features ? tensor.size(0) : 1;
-  auto [theta, m, g] = begin_update(tensor, state, rows);
+  prepare_buffer(state.exp_avg(), tensor);
+  state.step(state.step() + 1);
+  auto [theta, m, g] = matrices_of(tensor, state, rows);
   const auto step = scalars_of(options, state.step());
   if (!has_features) {
     adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);

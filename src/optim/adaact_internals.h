@@ -102,6 +102,7 @@ struct AdaAct::Internals {
   std::vector<PendingMoment> pending;     // of the step being taken
   std::vector<OnDevice> on_device;        // of the last step on a GPU
   std::vector<std::size_t> joint_biases;  // per parameter, Full only; kNotFound: none
+  torch::Tensor scalars_of_full;          // what update_with_full_covariance() has to send
 };
 
 inline bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows) {
@@ -122,17 +123,15 @@ inline AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updat
   return {options.lr(), beta1, options.weight_decay(), bias_correction(beta1, updates_of_m)};
 }
 
-/// θ, M_t's storage and G_t of one parameter as matrices of so many rows, with M's counter advanced.
+/// θ, M_t's storage and G_t of one parameter as matrices of so many rows.
 struct MatrixUpdate {
   MatrixView theta;
   torch::Tensor m;
   torch::Tensor g;
 };
 
-inline MatrixUpdate begin_update(const torch::Tensor& parameter, AdaActParamState& state,
-                                 std::int64_t rows) {
-  prepare_buffer(state.exp_avg(), parameter);
-  state.step(state.step() + 1);
+inline MatrixUpdate matrices_of(const torch::Tensor& parameter, const AdaActParamState& state,
+                                std::int64_t rows) {
   return {MatrixView(parameter, rows), state.exp_avg().view({rows, -1}),
           gradient_of(parameter).view({rows, -1})};
 }

@@ -76,9 +76,10 @@ void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const tor
   (fast ? adaact_update_cpu : adaact_update_reference)(theta, m, g, denominator, step);
 }
 
-void plain_gradient_update(const torch::Tensor& theta, const torch::Tensor& g,
-                           const AdaActScalars& step) {
-  theta.mul_(1.0 - step.lr * step.weight_decay).add_(g, -step.lr);
+void plain_gradient_update(const std::vector<torch::Tensor>& theta,
+                           const std::vector<torch::Tensor>& g, const AdaActScalars& step) {
+  at::_foreach_mul_(theta, 1.0 - step.lr * step.weight_decay);
+  at::_foreach_add_(theta, g, -step.lr);
 }
 
 }  // namespace adaact

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include <torch/types.h>
 
 namespace adaact {
@@ -33,7 +35,7 @@ void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const tor
                    const torch::Tensor& denominator, const AdaActScalars& step);
 
 /// What the authors' code does with parameters that have no observed input: θ ← θ − η(g + λθ).
-void plain_gradient_update(const torch::Tensor& theta, const torch::Tensor& g,
-                           const AdaActScalars& step);
+void plain_gradient_update(const std::vector<torch::Tensor>& theta,
+                           const std::vector<torch::Tensor>& g, const AdaActScalars& step);
 
 }  // namespace adaact

@@ -58,8 +58,6 @@ torch::Tensor unbiased(const torch::Tensor& average, const KroneckerFactors& fac
   return average.defined() ? average / bias_correction(beta2, factors.updates) : average;
 }
 
-/// New values in the memory of the old ones, where they fit: an update that was recorded reads them
-/// there.
 void stay_in_place(KroneckerFactors& next, const KroneckerFactors& known) {
   if (next.begin != known.begin || next.end != known.end) return;
   std::vector<torch::Tensor> places;
@@ -67,11 +65,7 @@ void stay_in_place(KroneckerFactors& next, const KroneckerFactors& known) {
       known, [&](const char* /*name*/, const torch::Tensor& tensor) { places.push_back(tensor); });
   auto place = places.begin();
   visit_refreshed(next, [&](const char* /*name*/, torch::Tensor& tensor) {
-    const auto& old = *place++;
-    if (!tensor.defined() || !old.defined() || tensor.is_same(old)) return;
-    const bool fits = tensor.sizes() == old.sizes() && tensor.strides() == old.strides() &&
-                      tensor.scalar_type() == old.scalar_type() && tensor.device() == old.device();
-    if (fits) tensor = old.copy_(tensor);
+    tensor = in_place_of(*place++, tensor);
   });
 }
 
@@ -175,7 +169,7 @@ std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factor
   return next;
 }
 
-void FactoredOptimizer::take_over(std::map<std::size_t, Factors> next) {
+void FactoredOptimizer::take_over(std::map<std::size_t, Factors>&& next) {
   for (auto& [weight, factors] : next) {
     auto& known = state_of(weight).factors();
     for (std::size_t run = 0; run < std::min(factors.size(), known.size()); ++run) {
@@ -193,7 +187,7 @@ void FactoredOptimizer::prepare_buffers() {
   }
 }
 
-/// Only where they have changed: an update on a GPU that reads one is not waited for.
+/// Launches something only where they have changed.
 void FactoredOptimizer::set_rates() {
   for (const auto index : trained()) {
     const auto& tensor = parameter(index).tensor;
@@ -210,9 +204,7 @@ void FactoredOptimizer::set_rates() {
 
 std::vector<const void*> FactoredOptimizer::memory_of_update() const {
   std::vector<const void*> memory;
-  const auto add = [&memory](const torch::Tensor& tensor) {
-    memory.push_back(tensor.defined() ? tensor.data_ptr() : nullptr);
-  };
+  const auto add = [&memory](const torch::Tensor& tensor) { memory.push_back(memory_of(tensor)); };
   for (const auto index : trained()) {
     const auto& tensor = parameter(index).tensor;
     const auto place = Internals::place_of(group_of(index), tensor);
@@ -315,7 +307,7 @@ void FactoredOptimizer::update() {
   run_update(work, memory_of_update());
 }
 
-/// All parameters of a group at once: on a GPU that is a launch for all instead of one for each.
+/// All parameters of a group at once, which on a GPU saves launches.
 void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& preconditioned) const {
   struct Update {
     FactorSettings settings;

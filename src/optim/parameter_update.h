@@ -45,6 +45,19 @@ inline torch::Tensor following(const torch::Tensor& state, const torch::Tensor& 
   return state.to(parameter.device(), sum_dtype(parameter));
 }
 
+/// New values in the memory of the old ones, where they fit: an update that was recorded reads them there.
+inline torch::Tensor in_place_of(const torch::Tensor& old, const torch::Tensor& next) {
+  if (!next.defined() || !old.defined() || next.is_same(old)) return next;
+  const bool fits = next.sizes() == old.sizes() && next.strides() == old.strides() &&
+                    next.scalar_type() == old.scalar_type() && next.device() == old.device();
+  return fits ? old.copy_(next) : next;
+}
+
+/// Where a tensor lies; null where there is none.
+inline const void* memory_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
 /// State of the parameter's shape: zeros before its first use.
 inline void prepare_buffer(torch::Tensor& buffer, const torch::Tensor& parameter) {
   if (buffer.defined()) {

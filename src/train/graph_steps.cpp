@@ -95,7 +95,7 @@ class GraphSteps::Impl {
     bool has_run = false;
     std::unique_ptr<CapturedWork> captured;
     MomentReadings moments;
-    // What the passes leave for an update that is not captured.
+    // What the passes leave for an update in which the host takes part.
     std::vector<torch::Tensor> gradients;
     std::function<void()> report_observations;
     // What the update does in the same way every time, and with which memory it was captured.
@@ -163,6 +163,11 @@ class GraphSteps::Impl {
 
   void replay_update(Step& step, const std::function<void()>& work,
                      const std::vector<const void*>& memory) {
+    // Not even where the first steps were rejected may a capture make anything for the first time.
+    if (!std::exchange(update_has_run_, true)) {
+      work();
+      return;
+    }
     if (!step.captured_update || memory != step.memory_of_update) {
       const std::lock_guard<std::mutex> lock(set_up_mutex());
       step.captured_update = std::make_unique<CapturedWork>(pool_, work);
@@ -227,6 +232,7 @@ class GraphSteps::Impl {
   std::map<Kind, Step> steps_;
   const Step* last_of_epoch_ = nullptr;
   bool optimizer_has_state_ = false;
+  bool update_has_run_ = false;
   std::int64_t batch_ = 0;
   std::int64_t unread_ = 0;
 };

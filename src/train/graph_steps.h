@@ -20,8 +20,8 @@ struct StepReading {
 
 /// Training steps in CUDA graphs: batch, forward, observation, loss, backward, and where the optimizer can,
 /// update and the check for values that are not finite. FOOF, KFAC and AdaAct's full covariance, which
-/// decide from step to step, take theirs after every replay. Only in builds with CUDA. Works on the
-/// current stream, which must not be the default one.
+/// decide from step to step, have a second graph for what is the same in all updates. Only in builds
+/// with CUDA. Works on the current stream, which must not be the default one.
 class GraphSteps {
  public:
   struct Options {

@@ -182,7 +182,7 @@ struct AdaActCase {
     AdaActScalars step{p.lr, p.beta1, p.weight_decay, bias_correction(p.beta1, p.updates + 1)};
     const auto new_theta = matrix(theta);
     if (!m.defined()) {
-      plain_gradient_update(new_theta, matrix(g), step);
+      plain_gradient_update({new_theta}, {matrix(g)}, step);
       return {expectation("theta", theta, new_theta)};
     }
     const auto new_m = matrix(m);

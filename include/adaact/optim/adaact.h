@@ -107,9 +107,19 @@ class AdaAct : public ObservingOptimizer {
   void forget_moments_of_another_shape();
   void update_moments();
   void update_parameters();
+  bool takes_plain_gradient(std::size_t index) const;
+  void update_by_plain_gradient(const std::vector<std::size_t>& parameters);
   void update_parameter(std::size_t index);
+
+  /// A weight with the bias that is one more column of it; kNotFound: none, or it is not trained.
+  struct FullWeight {
+    std::size_t weight;
+    std::size_t bias;
+  };
   bool has_full_covariance(std::size_t weight) const;
-  void update_with_full_covariance(std::size_t weight, bool with_bias);
+  void update_with_full_covariance(const std::vector<FullWeight>& weights);
+  void update_matrix(const FullWeight& each, const torch::Tensor& scalars_of_weight,
+                     const torch::Tensor& scalars_of_bias) const;
 
   std::unique_ptr<Internals> internals_;
 };

@@ -79,10 +79,10 @@ class FactoredOptimizer : public ObservingOptimizer {
   const std::vector<KroneckerFactors>* find_factors(std::size_t index) const;
   void choose_what_to_measure();
 
-  // What can fail, averaging and inverting, comes first and changes nothing.
+  // What can fail because of what was observed comes first, and changes nothing.
   using Factors = std::vector<KroneckerFactors>;
   std::map<std::size_t, Factors> next_factors();
-  void take_over(std::map<std::size_t, Factors> next);
+  void take_over(std::map<std::size_t, Factors>&& next);
   void prepare_buffers();
   void set_rates();
   std::vector<const void*> memory_of_update() const;

@@ -59,7 +59,8 @@ class ObservingOptimizer : public NamedOptimizer {
   /// what it recorded when it last was told of the same memory.
   using UpdateRunner = std::function<void(const std::function<void()>& work,
                                           const std::vector<const void*>& memory)>;
-  /// For the steps that follow; an empty one has the work done at once. FOOF and KFAC have such a part.
+  /// For the steps that follow; an empty one has the work done at once. FOOF, KFAC and AdaAct's full
+  /// covariance have such a part.
   void set_update_runner(UpdateRunner runner) { update_runner_ = std::move(runner); }
 
   /// For every parameter: does what was observed shape its update, and if not, why.
