@@ -3,7 +3,7 @@
 
 #include <adaact/moments/moments.h>
 
-#include "moments/patch_image.h"
+#include "moments/patch_windows.h"
 #include "moments/sum_dtype.h"
 
 namespace adaact {
@@ -14,15 +14,19 @@ namespace {
 constexpr std::int64_t kPatchBytesOnCpu = std::int64_t{8} << 20;
 constexpr std::int64_t kPatchBytesOnGpu = std::int64_t{256} << 20;
 
-/// Adds Σ a aᵀ, and with a bias Σ a and the number of rows as last column and row, to (g, n, n).
+/// What a bias adds to the sums (g, n + 1, n + 1): Σ a and the number of rows as last column and row.
+void add_ones(const torch::Tensor& sum, const torch::Tensor& row_sum, std::int64_t rows) {
+  const auto n = row_sum.size(1);
+  sum.narrow(1, 0, n).select(2, n).add_(row_sum);
+  sum.select(1, n).narrow(1, 0, n).add_(row_sum);
+  sum.select(1, n).select(1, n).add_(rows);
+}
+
+/// Adds Σ a aᵀ, and with a bias what it adds.
 void add_products(const torch::Tensor& sum, const torch::Tensor& rows, bool with_bias) {
-  if (!with_bias) {
-    sum.baddbmm_(rows.transpose(1, 2), rows);
-    return;
-  }
-  const auto ones = torch::ones({rows.size(0), rows.size(1), 1}, rows.options());
-  const auto extended = torch::cat({rows, ones}, 2);
-  sum.baddbmm_(extended.transpose(1, 2), extended);
+  const auto n = rows.size(2);
+  sum.narrow(1, 0, n).narrow(2, 0, n).baddbmm_(rows.transpose(1, 2), rows);
+  if (with_bias) add_ones(sum, rows.sum(1), rows.size(1));
 }
 
 /// The same for a convolution, as the gradient of its weight for an output gradient that is the
@@ -30,9 +34,14 @@ void add_products(const torch::Tensor& sum, const torch::Tensor& rows, bool with
 /// a product of patch matrices, and whatever BLAS there is.
 void add_convolution_products(const torch::Tensor& sum, const torch::Tensor& x,
                               const Geometry& geometry, bool with_bias) {
-  const auto [patches, padded] = patch_image(x, geometry);
+  const auto [windows, padded] = patch_windows(x, geometry);
   const auto groups = geometry.groups;
-  const auto n = patches.size(1) / groups;
+  const auto n = geometry.features(x);
+  std::vector<std::int64_t> image{x.size(0), groups * n};
+  const auto dims = static_cast<std::int64_t>(geometry.kernel.size());
+  for (auto d = 2 + dims; d < windows.dim(); ++d) image.push_back(windows.size(d));
+  const auto patches = windows.reshape(image).contiguous();
+
   std::vector<std::int64_t> weight_shape{groups * n, x.size(1) / groups};
   weight_shape.insert(weight_shape.end(), geometry.kernel.begin(), geometry.kernel.end());
   const std::vector<std::int64_t> no_padding(geometry.kernel.size(), 0);
@@ -43,9 +52,7 @@ void add_convolution_products(const torch::Tensor& sum, const torch::Tensor& x,
   sum.narrow(1, 0, n).narrow(2, 0, n).add_(std::get<1>(gradients).view({groups, n, n}));
   if (!with_bias) return;
   const auto row_sum = patches.view({x.size(0), groups, n, -1}).sum(at::IntArrayRef{0, 3});
-  sum.narrow(1, 0, n).select(2, n).add_(row_sum);
-  sum.select(1, n).narrow(1, 0, n).add_(row_sum);
-  sum.select(1, n).select(1, n).add_(patches.numel() / (groups * n));
+  add_ones(sum, row_sum, x.size(0) * geometry.positions(x));
 }
 
 }  // namespace

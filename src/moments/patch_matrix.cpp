@@ -1,12 +1,14 @@
-#include "moments/patch_image.h"
-
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <adaact/moments/moments.h>
 
+#include "moments/patch_windows.h"
+
 namespace adaact {
 
-PatchImage patch_image(const torch::Tensor& input, const Geometry& geometry) {
+PatchWindows patch_windows(const torch::Tensor& input, const Geometry& geometry) {
   const auto x = geometry.batched(input);
   const auto dims = geometry.spatial_dims();
   std::vector<std::int64_t> padding;  // constant_pad_nd counts from the last dimension
@@ -16,28 +18,32 @@ PatchImage patch_image(const torch::Tensor& input, const Geometry& geometry) {
   }
   const auto padded = at::constant_pad_nd(x, padding).contiguous();
 
-  // (N, C, kernel…, output…): every offset of the kernel sees a strided window of the input.
   std::vector<std::int64_t> sizes{x.size(0), x.size(1)};
   std::vector<std::int64_t> strides{padded.stride(0), padded.stride(1)};
   for (std::int64_t d = 0; d < dims; ++d) {
     sizes.push_back(geometry.kernel[static_cast<std::size_t>(d)]);
     strides.push_back(geometry.dilation[static_cast<std::size_t>(d)] * padded.stride(d + 2));
   }
-  std::vector<std::int64_t> image{x.size(0), geometry.groups * geometry.features(x)};
   for (std::int64_t d = 0; d < dims; ++d) {
     sizes.push_back(geometry.output_size(d, x.size(d + 2)));
     strides.push_back(geometry.stride[static_cast<std::size_t>(d)] * padded.stride(d + 2));
-    image.push_back(sizes.back());
   }
-  return {padded.as_strided(sizes, strides).reshape(image).contiguous(), padded};
+  return {padded.as_strided(sizes, strides), padded};
 }
 
 torch::Tensor patch_matrix(const torch::Tensor& input, const Geometry& geometry) {
-  if (geometry.is_linear()) return geometry.batched(input).unsqueeze(0);
-  const auto patches = patch_image(input, geometry).patches;  // (N, g·n, output…)
-  return patches.view({patches.size(0), geometry.groups, patches.size(1) / geometry.groups, -1})
-      .permute({1, 0, 3, 2})
-      .reshape({geometry.groups, -1, patches.size(1) / geometry.groups});
+  const auto x = geometry.batched(input);
+  if (geometry.is_linear()) return x.unsqueeze(0);
+  const auto dims = geometry.spatial_dims();
+  std::vector<std::int64_t> order(static_cast<std::size_t>(2 + 2 * dims));
+  std::iota(order.begin(), order.end(), 0);
+  // The samples between kernel and output: then one copy, along the rows of images, is all there is.
+  std::rotate(order.begin(), order.begin() + 1, order.begin() + 2 + dims);
+  return patch_windows(input, geometry)
+      .windows
+      .permute(order)  // (C, kernel…, N, output…)
+      .reshape({geometry.groups, geometry.features(x), x.size(0) * geometry.positions(x)})
+      .transpose(1, 2);
 }
 
 }  // namespace adaact
