@@ -53,40 +53,49 @@ struct ReproduceArguments {
 
 // The list.
 
-struct ListedCost {
-  Cost two_cores;
-  Cost gpu;
-  Cost quick;  // on two cores
+/// A line of it, in words.
+struct Listed {
+  std::string two_cores;
+  std::string gpu;
+  std::string quick;     // on two cores
+  std::string obstacle;  // to carrying it out
 };
 
-ListedCost costs_of(const Experiment& experiment) {
+Listed listed(const Experiment& experiment) {
   ExperimentForm quick;
   quick.quick = true;
   const auto plan = experiment.plan({});
-  return {estimate_cost(plan, CostOn::TwoCores), estimate_cost(plan, CostOn::Gpu),
-          estimate_cost(experiment.plan(quick), CostOn::TwoCores)};
+  const auto quick_plan = experiment.plan(quick);
+  return {cost_text(estimate_cost(plan, CostOn::TwoCores)),
+          cost_text(estimate_cost(plan, CostOn::Gpu)),
+          // What cannot be carried out has no quick form either.
+          quick_plan.obstacle.empty() ? cost_text(estimate_cost(quick_plan, CostOn::TwoCores))
+                                      : kNothing,
+          plan.obstacle};
 }
 
 void print_list() {
   std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200", "--quick, two cores");
   for (const auto* experiment : experiments()) {
-    const auto cost = costs_of(*experiment);
-    const auto line = padded(experiment->name(), 25) + padded(cost_text(cost.two_cores), 16) +
-                      padded(cost_text(cost.gpu), 16) + cost_text(cost.quick);
-    std::printf("%s\n  %s\n", line.c_str(), experiment->shows().c_str());
+    const auto each = listed(*experiment);
+    const auto line = padded(experiment->name(), 25) + padded(each.two_cores, 16) +
+                      padded(each.gpu, 16) + each.quick;
+    std::printf("%s\n  %s%s\n", line.c_str(), experiment->shows().c_str(),
+                each.obstacle.empty() ? "" : "; planned only");
   }
 }
 
 ordered_json list_as_json() {
   auto list = ordered_json::array();
   for (const auto* experiment : experiments()) {
-    const auto cost = costs_of(*experiment);
+    const auto each = listed(*experiment);
     list.push_back({{"name", experiment->name()},
                     {"title", experiment->title()},
                     {"shows", experiment->shows()},
-                    {"two_cores", cost_text(cost.two_cores)},
-                    {"h200", cost_text(cost.gpu)},
-                    {"quick", cost_text(cost.quick)}});
+                    {"two_cores", each.two_cores},
+                    {"h200", each.gpu},
+                    {"quick", each.quick},
+                    {"obstacle", each.obstacle}});
   }
   return list;
 }

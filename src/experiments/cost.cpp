@@ -4,61 +4,69 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "report/format.h"
 
 namespace adaact {
 namespace {
 
-/// Of a training step with SGD or AdaAct, which differ by less than these numbers are good for.
-struct StepTime {
-  double milliseconds;
-  double images;  // of the batch
+/// What a step is made of beside both passes.
+enum class Work {
+  Plain,  // SGD, AdaAct and others, which differ by less than these numbers are good for
+  Foof,
+  Kfac,
+  FullCovariance,
+  Watched  // by a measurement, step by step
 };
 
-/// Two cores of an AMD EPYC virtual machine, LibTorch 1.13.1, float32: docs/benchmarks.md.
-const std::map<std::string, StepTime>& times_on_two_cores() {
-  static const std::map<std::string, StepTime> times{{"lenet5", {9.8, 128}},
-                                                     {"resnet20", {264, 128}}};
+struct StepTime {
+  std::string model;
+  Work work;
+  double milliseconds;
+  double images = 128;  // of the batch
+};
+
+/// Two cores of an AMD EPYC virtual machine, LibTorch 1.13.1, float32: docs/benchmarks.md and, where it
+/// does not have them, results/cpu-bench.
+const std::vector<StepTime>& times_on_two_cores() {
+  static const std::vector<StepTime> times{
+      {"lenet5", Work::Plain, 9.8},         {"lenet5", Work::Watched, 9.8},
+      {"resnet20", Work::Plain, 264},       {"resnet20", Work::Foof, 415},
+      {"resnet20", Work::Kfac, 446},        {"resnet20", Work::FullCovariance, 1181},
+      {"resnet32", Work::Plain, 529},       {"resnet32", Work::Foof, 860},
+      {"resnet32", Work::Kfac, 939},        {"resnet34", Work::Plain, 5280},
+      {"densenet121", Work::Plain, 8262},   {"resnet50", Work::Plain, 3274, 16},
+      {"resnet101", Work::Plain, 5071, 16}, {"vit_small", Work::Plain, 3621, 16},
+  };
   return times;
 }
 
-/// One NVIDIA H200, LibTorch 2.11, steps in CUDA graphs: results/gpu-bench, bf16 and channels-last; LeNet-5
-/// in float32 with activation variances, from the runs in results/repeated.
-const std::map<std::string, StepTime>& times_on_gpu() {
-  static const std::map<std::string, StepTime> times{{"lenet5", {0.56, 128}},
-                                                     {"resnet20", {1.82, 128}},
-                                                     {"resnet34", {4.95, 128}},
-                                                     {"densenet121", {17.1, 128}},
-                                                     {"vit_small", {54.7, 256}}};
+/// One NVIDIA H200, LibTorch 2.11: results/gpu-bench, whole steps in CUDA graphs, bf16 and channels-last;
+/// tf32 of ResNet-32 and of those that multiply matrices. LeNet-5 in float32 with activation variances, from
+/// the runs in results/repeated.
+const std::vector<StepTime>& times_on_gpu() {
+  static const std::vector<StepTime> times{
+      {"lenet5", Work::Plain, 0.56},         {"lenet5", Work::Watched, 3.67},
+      {"resnet20", Work::Plain, 1.82},       {"resnet20", Work::Foof, 3.69},
+      {"resnet20", Work::Kfac, 6.03},        {"resnet20", Work::FullCovariance, 6.98},
+      {"resnet32", Work::Plain, 3.97},       {"resnet32", Work::Foof, 6.25},
+      {"resnet32", Work::Kfac, 9.31},        {"resnet34", Work::Plain, 4.95},
+      {"resnet34", Work::Foof, 16.5},        {"resnet34", Work::Kfac, 44.4},
+      {"densenet121", Work::Plain, 17.1},    {"densenet121", Work::Foof, 38.8},
+      {"densenet121", Work::Kfac, 67.6},     {"resnet50", Work::Plain, 54.6, 256},
+      {"resnet101", Work::Plain, 82.2, 256}, {"vit_small", Work::Plain, 54.7, 256},
+  };
   return times;
 }
 
-bool has_full_covariance(const RunConfig& config) {
+Work work_of(const RunConfig& config) {
   const auto options = nlohmann::json::parse(config.optimizer_options);
-  return options.value("covariance", "diagonal") == std::string("full");
-}
-
-/// To SGD's time, of those whose updates are matrix products.
-std::optional<double> ratio_of_factored(const std::string& what, const std::string& model,
-                                        CostOn machine) {
-  // docs/benchmarks.md
-  static const std::map<std::string, double> on_two_cores{{"foof", 1.6}, {"kfac", 1.7}};
-  // The H200 with ResNet-20, tf32, to SGD in bf16: results/gpu-bench/factored_resnet20.txt. That of the
-  // full covariance is from before its update was captured.
-  static const std::map<std::string, double> on_gpu{{"foof", 2.3}, {"kfac", 3.3}, {"full", 6.4}};
-  if (machine == CostOn::Gpu && model != "resnet20") return std::nullopt;
-  const auto& ratios = machine == CostOn::Gpu ? on_gpu : on_two_cores;
-  const auto found = ratios.find(what);
-  return found == ratios.end() ? std::nullopt : std::optional(found->second);
-}
-
-/// The same of any. Nothing where it was not measured.
-std::optional<double> ratio_of(const RunConfig& config, CostOn machine) {
-  const auto& optimizer = config.optimizer;
-  if (has_full_covariance(config)) return ratio_of_factored("full", config.model, machine);
-  if (optimizer != "foof" && optimizer != "kfac") return 1.0;
-  return ratio_of_factored(optimizer, config.model, machine);
+  if (options.value("covariance", "diagonal") == std::string("full")) return Work::FullCovariance;
+  if (config.optimizer == "foof") return Work::Foof;
+  if (config.optimizer == "kfac") return Work::Kfac;
+  return Work::Plain;
 }
 
 /// Images that it sees; nothing of a data set whose size nobody knows.
@@ -76,13 +84,15 @@ std::optional<double> images_in(const RunConfig& config) {
   return static_cast<double>(images * config.epochs);
 }
 
-std::optional<double> seconds_of(const RunConfig& config, CostOn machine) {
+/// Nothing where it was not measured.
+std::optional<double> seconds_of(const RunConfig& config, Work work, CostOn machine) {
   const auto& times = machine == CostOn::Gpu ? times_on_gpu() : times_on_two_cores();
-  const auto step = times.find(config.model);
-  const auto ratio = ratio_of(config, machine);
+  const auto step = std::find_if(times.begin(), times.end(), [&](const StepTime& time) {
+    return time.model == config.model && time.work == work;
+  });
   const auto images = images_in(config);
-  if (step == times.end() || !ratio || !images) return std::nullopt;
-  return *images / step->second.images * step->second.milliseconds / 1000.0 * *ratio;
+  if (step == times.end() || !images) return std::nullopt;
+  return *images / step->images * step->milliseconds / 1000.0;
 }
 
 /// Two digits are more than is known.
@@ -101,15 +111,11 @@ Cost estimate_cost(const ExperimentPlan& plan, CostOn machine) {
     cost.seconds += seconds.value_or(0.0);
     cost.is_all = cost.is_all && seconds.has_value();
   };
-  for (const auto& run : plan.runs) add(seconds_of(run.config, machine));
+  for (const auto& run : plan.runs) add(seconds_of(run.config, work_of(run.config), machine));
   for (const auto& measurement : plan.measurements) {
     // Those that are not trainings do nothing that a GPU would do faster.
     cost.seconds += measurement.seconds_on_two_cores;
-    // On a GPU their steps are not captured, unlike those of a run.
-    const bool is_known = machine == CostOn::TwoCores;
-    for (const auto& run : measurement.as_long_as) {
-      add(is_known ? seconds_of(run, machine) : std::nullopt);
-    }
+    for (const auto& run : measurement.as_long_as) add(seconds_of(run, Work::Watched, machine));
   }
   return cost;
 }

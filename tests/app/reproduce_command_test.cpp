@@ -27,7 +27,14 @@ TEST(ReproduceCommand, ListsWhatThereIs) {
     EXPECT_TRUE(contains(printed, name));
   }
   const auto as_json = ToolFolder().run({"reproduce", "--list", "--json"}).printed;
-  EXPECT_EQ(nlohmann::json::parse(as_json).size(), 11U);
+  const auto list = nlohmann::json::parse(as_json);
+  EXPECT_EQ(list.size(), 11U);
+  for (const auto& each : list) {
+    EXPECT_NE(each.at("two_cores"), "–") << each;
+    EXPECT_NE(each.at("h200"), "–") << each;
+    EXPECT_EQ(each.at("quick") == "–", each.at("obstacle") != "") << each;
+    EXPECT_FALSE(contains(each.at("quick"), "h") || contains(each.at("quick"), "days")) << each;
+  }
 }
 
 TEST(ReproduceCommand, NeedsAName) {

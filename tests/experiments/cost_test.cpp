@@ -29,15 +29,23 @@ TEST(Cost, OfMatrixProductsIsHigher) {
   EXPECT_EQ(cost_text(estimate_cost(plan_of("kfac", "resnet20"), CostOn::Gpu)), "about 8 min");
   auto plan = plan_of("adaact", "resnet20");
   plan.runs.front().config.optimizer_options = R"({"covariance": "full"})";
-  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 15 min");
+  EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 9 min");
 }
 
 TEST(Cost, SaysWhereItDoesNotKnow) {
-  auto plan = plan_of("kfac", "resnet34");
+  auto plan = plan_of("kfac", "resnet50");
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "–");
   plan.runs.push_back(plan_of("adaact", "resnet20").runs.front());
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "over 2 min");
   EXPECT_EQ(cost_text(estimate_cost({}, CostOn::TwoCores)), "–");
+}
+
+TEST(Cost, OfAMeasurementIsThatOfStepsThatAreWatched) {
+  ExperimentPlan plan;
+  plan.measurements.emplace_back();
+  plan.measurements.back().as_long_as = {paper_run("adaact", "lenet5", "cifar10", 0)};
+  EXPECT_NEAR(estimate_cost(plan, CostOn::Gpu).seconds, 200 * 391 * 3.67e-3, 1.0);
+  EXPECT_EQ(cost_text(estimate_cost(plan_of("adaact", "lenet5"), CostOn::Gpu)), "about 44 s");
 }
 
 TEST(Cost, OfAQuickRunIsSeconds) {
