@@ -34,6 +34,30 @@ std::vector<double> accuracies_of(const RunHistory& run) {
   return accuracies;
 }
 
+/// The same of the batches it was trained with, as far as it came.
+std::vector<double> train_accuracies_of(const RunHistory& run) {
+  std::vector<double> accuracies;
+  for (const auto& epoch : run.epochs) accuracies.push_back(epoch.train_top1);
+  return accuracies;
+}
+
+/// The mean of the seeds after each epoch that all of them have.
+std::vector<double> mean_curve(const RunSeries& series,
+                               std::vector<double> (*accuracies)(const RunHistory& run)) {
+  std::vector<std::vector<double>> curves;
+  for (const auto* run : series.runs) curves.push_back(accuracies(*run));
+  std::vector<double> means;
+  const auto is_there = [&](const std::vector<double>& curve) {
+    return curve.size() > means.size();
+  };
+  while (!curves.empty() && std::all_of(curves.begin(), curves.end(), is_there)) {
+    std::vector<double> of_epoch;
+    for (const auto& curve : curves) of_epoch.push_back(curve[means.size()]);
+    means.push_back(mean_of(of_epoch));
+  }
+  return means;
+}
+
 double last_of(const std::vector<double>& accuracies) { return accuracies.back(); }
 
 double best_of(const std::vector<double>& accuracies) {
@@ -118,9 +142,9 @@ Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images) {
   plot.y.unit = " %";
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
-    for (const auto& epoch : mean_over_seeds(series.runs).epochs) {
-      curve.points.push_back({static_cast<double>(epoch.epoch + 1),
-                              100.0 * (train ? epoch.train_top1 : epoch.test.top1)});
+    const auto means = mean_curve(series, train ? train_accuracies_of : accuracies_of);
+    for (std::size_t epoch = 0; epoch < means.size(); ++epoch) {
+      curve.points.push_back({static_cast<double>(epoch + 1), 100.0 * means[epoch]});
     }
     plot.series.push_back(std::move(curve));
   }

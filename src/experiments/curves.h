@@ -32,7 +32,7 @@ enum class ImageSet : std::uint8_t { Train, Test };
 
 /// An axis that counts epochs from the beginning of training.
 Axis epoch_axis();
-/// Top-1 after each epoch, the mean of the seeds.
+/// Top-1 after each epoch, the mean of the seeds; of a run that diverged the test accuracy as below.
 Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
 
 /// One run in the place of several seeds, for plots, as far as all of them came. After each epoch it has

@@ -177,7 +177,7 @@ class FigNoBatchnorm : public Experiment {
         lower_rate() + ": a rate of ours, not of the paper.");
     page.add_figures(
         {page.figure(accuracy_plot(removals.series(), ImageSet::Test), "no_batchnorm_test_accuracy",
-                     "After each epoch that was finished.")});
+                     "After each epoch, the mean of the seeds.")});
     page.add_table(removal_table(removals));
     page.add_table(accuracy_table(removals.series()));
     page.add_paragraph(compared_with_lower_rate(removals));

@@ -272,7 +272,8 @@ class TableCifar : public Experiment {
     page.add_table(table);
     page.add_paragraph(
         "Test accuracy after the last epoch in per cent, mean ± standard error over the seeds that "
-        "are there; the paper's numbers are of five runs. A run that diverged counts as guessing.",
+        "are there; the paper's numbers are of five runs. A run that diverged counts as guessing. "
+        "The time is that of training without evaluation, the median of the seeds.",
         "note");
   }
 
@@ -311,8 +312,12 @@ class TableCifar : public Experiment {
       const auto ours = accuracy_of(column[index]);
       row.push_back({text(ours ? accuracy_text(*ours) : kNothing), "number"});
       if (ours) {
+        const auto seconds = median_seconds(column[index].runs);
         row.back().content +=
             element("span", {{"class", "state"}}, text(seeds_text(column[index])));
+        if (seconds) {
+          row.back().content += element("span", {{"class", "state"}}, text(duration(*seconds)));
+        }
       }
       if (is_papers) row.push_back({text(accuracy_text(*in_paper(column[index]))), "number"});
     }

@@ -94,7 +94,12 @@ TEST(RunSeries, CountsARunThatDivergenceEndedAsGuessing) {
   EXPECT_DOUBLE_EQ(adaact::best_top1(all[1]), 0.55) << "what it had before";
   EXPECT_DOUBLE_EQ(early_top1(all[1]), 0.25) << "two epochs of 20, and one of two";
   EXPECT_DOUBLE_EQ(final_top1(all[2]), 0.01);
-  EXPECT_TRUE(accuracy_plot(all, ImageSet::Test).series[0].points.empty());
+  const auto curves = accuracy_plot(all, ImageSet::Test).series;
+  ASSERT_EQ(curves[0].points.size(), 20U) << "the epochs of its plan";
+  EXPECT_DOUBLE_EQ(curves[0].points.back().y, 10.0);
+  ASSERT_EQ(curves[1].points.size(), 2U) << "those that both have";
+  EXPECT_DOUBLE_EQ(curves[1].points[1].y, 35.0) << "as in the table";
+  EXPECT_TRUE(accuracy_plot(all, ImageSet::Train).series[0].points.empty());
 }
 
 TEST(RunSeries, AsJsonTellsOfDivergence) {

@@ -57,7 +57,9 @@ TEST(TableCifar, OfAnotherDataSetHasNoNumbersOfThePaper) {
 
 TEST(TableCifar, DrawsEmptyCellsToo) {
   const auto html = drawn(table_cifar(), found_with(table_cifar(), {{"sgd", {92.0, 93.0}}}));
-  EXPECT_TRUE(contains(html, ">92.50 ± 0.50<span class=\"state\">2 seeds</span></td>"));
+  EXPECT_TRUE(contains(html,
+                       ">92.50 ± 0.50<span class=\"state\">2 seeds</span>"
+                       "<span class=\"state\">1 min 40 s</span></td>"));
   EXPECT_TRUE(contains(html, ">DenseNet-121 on CIFAR-100</th>"));
   EXPECT_TRUE(contains(html, "<td class=\"number\">–</td><td class=\"number\">79.91 ± 0.11</td>"));
 }
