@@ -14,7 +14,7 @@ namespace {
 
 /// What a step is made of beside both passes.
 enum class Work {
-  Plain,  // SGD, AdaAct and others, which differ by less than these numbers are good for
+  Plain,  // SGD, AdaAct and others of the plans, which differ by less than these numbers are good for
   Foof,
   Kfac,
   FullCovariance,
@@ -29,10 +29,10 @@ struct StepTime {
 };
 
 /// Two cores of an AMD EPYC virtual machine, LibTorch 1.13.1, float32: docs/benchmarks.md and, where it
-/// does not have them, results/cpu-bench.
+/// does not have them, results/cpu-bench. Watched steps from the 50 minutes in docs/reproduction.md.
 const std::vector<StepTime>& times_on_two_cores() {
   static const std::vector<StepTime> times{
-      {"lenet5", Work::Plain, 9.8},         {"lenet5", Work::Watched, 9.8},
+      {"lenet5", Work::Plain, 9.8},         {"lenet5", Work::Watched, 10.7},
       {"resnet20", Work::Plain, 264},       {"resnet20", Work::Foof, 415},
       {"resnet20", Work::Kfac, 446},        {"resnet20", Work::FullCovariance, 1181},
       {"resnet32", Work::Plain, 529},       {"resnet32", Work::Foof, 860},
@@ -43,9 +43,9 @@ const std::vector<StepTime>& times_on_two_cores() {
   return times;
 }
 
-/// One NVIDIA H200, LibTorch 2.11: results/gpu-bench, whole steps in CUDA graphs, bf16 and channels-last;
-/// tf32 of ResNet-32 and of those that multiply matrices. LeNet-5 in float32 with activation variances, from
-/// the runs in results/repeated.
+/// One NVIDIA H200, LibTorch 2.11: results/gpu-bench. Whole steps in CUDA graphs, bf16 and channels-last;
+/// tf32 of ResNet-32 and of those that multiply matrices. LeNet-5 in float32: with activation variances, from
+/// the runs in results/repeated, and watched, without graphs.
 const std::vector<StepTime>& times_on_gpu() {
   static const std::vector<StepTime> times{
       {"lenet5", Work::Plain, 0.56},         {"lenet5", Work::Watched, 3.67},

@@ -56,7 +56,7 @@ void add_notices(const ExperimentPlan& plan, const std::vector<std::string>& dep
     add_notice("This version cannot carry it out:", plan.obstacle + ".", page);
   }
   if (const auto rounded_runs = runs_in_other_precision(found); !rounded_runs.empty()) {
-    add_notice("Not in float32, as the paper's:", rounded_runs + ".", page);
+    add_notice("Not in float32, which the paper's are taken to be in:", rounded_runs + ".", page);
   }
   std::vector<std::string> parts{
       part_of(found.runs, "runs", [](const Found::Run& run) { return run.history.has_value(); }),

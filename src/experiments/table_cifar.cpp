@@ -273,7 +273,9 @@ class TableCifar : public Experiment {
     page.add_paragraph(
         "Test accuracy after the last epoch in per cent, mean ± standard error over the seeds that "
         "are there; the paper's numbers are of five runs. A run that diverged counts as guessing. "
-        "The time is that of training without evaluation, the median of the seeds.",
+        "The time is that of training without evaluation, the median of the seeds. Taken for the "
+        "same accuracy as the paper's: within half a point, or within twice the standard error of "
+        "the difference, for which a single run is given the spread of the paper's five.",
         "note");
   }
 

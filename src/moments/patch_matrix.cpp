@@ -37,7 +37,7 @@ torch::Tensor patch_matrix(const torch::Tensor& input, const Geometry& geometry)
   const auto dims = geometry.spatial_dims();
   std::vector<std::int64_t> order(static_cast<std::size_t>(2 + 2 * dims));
   std::iota(order.begin(), order.end(), 0);
-  // The samples between kernel and output: then one copy, along the rows of images, is all there is.
+  // The samples between kernel and output: one copy, along the rows of images, writes all patches.
   std::rotate(order.begin(), order.begin() + 1, order.begin() + 2 + dims);
   return patch_windows(input, geometry)
       .windows

@@ -7,7 +7,7 @@ namespace adaact {
 
 /// The windows of a convolution's input that its kernel sees.
 struct PatchWindows {
-  torch::Tensor windows;  // (N, C, kernel…, output…), a view of
+  torch::Tensor windows;  // (N, C, kernel…, output…), a view of `padded`
   torch::Tensor padded;   // the input with its padding, contiguous
 };
 

@@ -49,6 +49,17 @@ TEST(Covariance, Diagonal_IsTheSecondMoment) {
   EXPECT_TRUE(all_close(full.sum.diagonal(0, 1, 2), diagonal.sum, 1e-13));
 }
 
+TEST(Covariance, EmptyBatch_IsNothing) {
+  const auto geometry = Geometry::convolution({3, 2}, {2, 1}, {1, 0}, {1, 2}, 2);
+  for (const auto dtype : {torch::kFloat64, torch::kFloat32}) {
+    const auto x = torch::empty({0, 4, 8, 7}, dtype);
+    EXPECT_EQ(adaact::patch_matrix(x, geometry).sizes(), (std::vector<std::int64_t>{2, 0, 12}));
+    const auto moment = adaact::covariance(x, geometry, /*with_bias=*/true);
+    EXPECT_EQ(moment.count, 0);
+    EXPECT_TRUE(moment.sum.equal(torch::zeros({2, 13, 13}, dtype)));
+  }
+}
+
 TEST(Covariance, BFloat16Input_IsSummedInFloat32) {
   const auto x = torch::randn({64, 5}).to(torch::kBFloat16);
   const auto moment = adaact::covariance(x, Geometry::linear(), /*with_bias=*/true);

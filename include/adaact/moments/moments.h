@@ -39,7 +39,7 @@ Moment second_moment_cuda(const torch::Tensor& input, const Geometry& geometry);
 /// built for a few samples at a time.
 Moment covariance(const torch::Tensor& input, const Geometry& geometry, bool with_bias);
 
-/// The rows of the patch matrix, (g, N·P, n), in the input's dtype.
+/// The rows of the patch matrix, (g, N·P, n), in the input's dtype; of a convolution a transposed view.
 torch::Tensor patch_matrix(const torch::Tensor& input, const Geometry& geometry);
 
 }  // namespace adaact
