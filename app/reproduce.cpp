@@ -85,7 +85,7 @@ void print_list() {
   }
   std::printf(
       "\nOf training, without evaluation. On the H200 with --device cuda --precision bf16\n"
-      "--memory-format channels-last; \"over\" leaves out what was never timed.\n");
+      "--memory-format channels-last.\n");
 }
 
 ordered_json list_as_json() {

@@ -37,7 +37,9 @@ const std::vector<StepTime>& times_on_two_cores() {
       {"resnet20", Work::Kfac, 446},        {"resnet20", Work::FullCovariance, 1181},
       {"resnet32", Work::Plain, 529},       {"resnet32", Work::Foof, 860},
       {"resnet32", Work::Kfac, 939},        {"resnet34", Work::Plain, 5280},
-      {"densenet121", Work::Plain, 8262},   {"resnet50", Work::Plain, 3274, 16},
+      {"resnet34", Work::Foof, 9303},       {"resnet34", Work::Kfac, 14105},
+      {"densenet121", Work::Plain, 8262},   {"densenet121", Work::Foof, 13213},
+      {"densenet121", Work::Kfac, 13883},   {"resnet50", Work::Plain, 3274, 16},
       {"resnet101", Work::Plain, 5071, 16}, {"vit_small", Work::Plain, 3621, 16},
   };
   return times;

@@ -30,8 +30,9 @@ TEST(ReproduceCommand, ListsWhatThereIs) {
   const auto list = nlohmann::json::parse(as_json);
   EXPECT_EQ(list.size(), 11U);
   for (const auto& each : list) {
-    EXPECT_NE(each.at("two_cores"), "–") << each;
-    EXPECT_EQ(std::string(each.at("h200")).rfind("about ", 0), 0U) << "all was timed: " << each;
+    for (const char* machine : {"two_cores", "h200"}) {
+      EXPECT_EQ(std::string(each.at(machine)).rfind("about ", 0), 0U) << "all was timed: " << each;
+    }
     EXPECT_EQ(each.at("quick") == "–", each.at("obstacle") != "") << each;
     EXPECT_FALSE(contains(each.at("quick"), "h") || contains(each.at("quick"), "days")) << each;
   }
