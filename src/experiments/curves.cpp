@@ -45,6 +45,7 @@ std::vector<double> train_accuracies_of(const RunHistory& run) {
 std::vector<double> mean_curve(const RunSeries& series,
                                std::vector<double> (*accuracies)(const RunHistory& run)) {
   std::vector<std::vector<double>> curves;
+  curves.reserve(series.runs.size());
   for (const auto* run : series.runs) curves.push_back(accuracies(*run));
   std::vector<double> means;
   const auto is_there = [&](const std::vector<double>& curve) {
@@ -52,6 +53,7 @@ std::vector<double> mean_curve(const RunSeries& series,
   };
   while (!curves.empty() && std::all_of(curves.begin(), curves.end(), is_there)) {
     std::vector<double> of_epoch;
+    of_epoch.reserve(curves.size());
     for (const auto& curve : curves) of_epoch.push_back(curve[means.size()]);
     means.push_back(mean_of(of_epoch));
   }
