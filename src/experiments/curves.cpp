@@ -42,11 +42,11 @@ std::vector<double> train_accuracies_of(const RunHistory& run) {
 }
 
 /// The mean of the seeds after each epoch that all of them have.
-std::vector<double> mean_curve(const RunSeries& series,
+std::vector<double> mean_curve(const std::vector<const RunHistory*>& runs,
                                std::vector<double> (*accuracies)(const RunHistory& run)) {
   std::vector<std::vector<double>> curves;
-  curves.reserve(series.runs.size());
-  for (const auto* run : series.runs) curves.push_back(accuracies(*run));
+  curves.reserve(runs.size());
+  for (const auto* run : runs) curves.push_back(accuracies(*run));
   std::vector<double> means;
   const auto is_there = [&](const std::vector<double>& curve) {
     return curve.size() > means.size();
@@ -80,24 +80,6 @@ std::vector<double> of_each_run(const RunSeries& series,
     if (!accuracies.empty()) numbers.push_back(number(accuracies));
   }
   return numbers;
-}
-
-EpochMetrics mean_of_epoch(const std::vector<const RunHistory*>& runs, std::size_t epoch) {
-  std::vector<double> train;
-  std::vector<double> test;
-  std::vector<double> seconds;
-  for (const auto* run : runs) {
-    const auto& metrics = run->epochs[epoch];
-    train.push_back(metrics.train_top1);
-    test.push_back(metrics.test.top1);
-    seconds.push_back(metrics.seconds);
-  }
-  EpochMetrics mean;
-  mean.epoch = static_cast<std::int64_t>(epoch);
-  mean.train_top1 = mean_of(train);
-  mean.test.top1 = mean_of(test);
-  mean.seconds = median(seconds);
-  return mean;
 }
 
 std::string with_error(const std::vector<double>& accuracies) {
@@ -144,7 +126,7 @@ Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images) {
   plot.y.unit = " %";
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
-    const auto means = mean_curve(series, train ? train_accuracies_of : accuracies_of);
+    const auto means = mean_curve(series.runs, train ? train_accuracies_of : accuracies_of);
     for (std::size_t epoch = 0; epoch < means.size(); ++epoch) {
       curve.points.push_back({static_cast<double>(epoch + 1), 100.0 * means[epoch]});
     }
@@ -157,10 +139,18 @@ RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs) {
   RunHistory mean;
   if (runs.empty()) return mean;
   mean.config = runs.front()->config;
-  auto epochs = runs.front()->epochs.size();
-  for (const auto* run : runs) epochs = std::min(epochs, run->epochs.size());
-  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
-    mean.epochs.push_back(mean_of_epoch(runs, epoch));
+  const auto train = mean_curve(runs, train_accuracies_of);  // as far as all of them came
+  const auto test = mean_curve(runs, accuracies_of);
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    std::vector<double> seconds;
+    seconds.reserve(runs.size());
+    for (const auto* run : runs) seconds.push_back(run->epochs[i].seconds);
+    EpochMetrics epoch;
+    epoch.epoch = static_cast<std::int64_t>(i);
+    epoch.train_top1 = train[i];
+    epoch.test.top1 = test[i];
+    epoch.seconds = median(seconds);
+    mean.epochs.push_back(epoch);
   }
   return mean;
 }

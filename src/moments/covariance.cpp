@@ -38,8 +38,8 @@ void add_convolution_products(const torch::Tensor& sum, const torch::Tensor& x,
   const auto groups = geometry.groups;
   const auto n = geometry.features(x);
   std::vector<std::int64_t> image{x.size(0), groups * n};
-  for (auto d = 2 + geometry.spatial_dims(); d < windows.dim(); ++d)
-    image.push_back(windows.size(d));
+  const auto output = windows.sizes().slice(static_cast<std::size_t>(2 + geometry.spatial_dims()));
+  image.insert(image.end(), output.begin(), output.end());
   const auto patches = windows.reshape(image).contiguous();
 
   std::vector<std::int64_t> weight_shape{groups * n, x.size(1) / groups};
