@@ -7,7 +7,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "train/run_file_names.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact::app {
 

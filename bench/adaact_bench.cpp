@@ -15,7 +15,7 @@
 #include <torch/version.h>
 #include <nlohmann/json.hpp>
 
-#include "moments/cpu_dispatch.h"
+#include "kernels/cpu_dispatch.h"
 #include "peak_memory.h"
 #include "training_step.h"
 

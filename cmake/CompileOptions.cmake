@@ -56,7 +56,7 @@ set_source_files_properties(${ADAACT_REPORT_SOURCES}
   src/io/near_miss.cpp src/io/printable.cpp src/io/utf8.cpp
   src/data/decode_image.cpp src/data/decode_jpeg.cpp src/data/decode_png.cpp
   src/data/record_file.cpp src/data/resample.cpp src/data/shuffle.cpp
-  src/train/append_log.cpp src/train/event_file.cpp src/train/interrupt.cpp
+  src/train/run/append_log.cpp src/train/run/event_file.cpp src/train/run/interrupt.cpp
   PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
 function(adaact_use_precompiled_header target)

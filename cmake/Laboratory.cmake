@@ -4,9 +4,8 @@ find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(Threads REQUIRED)
 
-file(GLOB ADAACT_DATA_SOURCES CONFIGURE_DEPENDS src/data/*.cpp)
-file(GLOB ADAACT_LAB_SOURCES CONFIGURE_DEPENDS
-  src/models/*.cpp src/train/*.cpp src/report/*.cpp src/experiments/*.cpp)
+adaact_room_sources(ADAACT_DATA_SOURCES data)
+adaact_room_sources(ADAACT_LAB_SOURCES models train report experiments)
 
 # The room of data by itself, so that its threads can be tested without building the others.
 add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})

@@ -4,15 +4,17 @@
 
 # adaact_unite_by_folder(<target>)
 #
-# Sources of one folder become one. By folder and not by number: which names must differ then does not
-# depend on how many files there are.
+# Sources of one room, a folder of src/ with those within it, become one. By room and not by number:
+# which names must differ then does not depend on how many files there are.
 function(adaact_unite_by_folder target)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cpp$")
       get_filename_component(folder "${source}" DIRECTORY)
-      get_filename_component(folder "${folder}" NAME)
-      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}")
+      file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/src" "${folder}")
+      string(REGEX REPLACE "^([a-z]+)/.*$" "\\1" room "${folder}")
+      string(MAKE_C_IDENTIFIER "${room}" room)
+      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${room}")
     elseif(source MATCHES "\\.cu$")
       set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()

@@ -10,8 +10,8 @@
 #include "gpu_kernels/work.h"
 #include "moments/column_squares_cuda.h"
 #include "moments/second_moments_cuda.h"
-#include "train/autocast.h"
-#include "train/run_parts.h"
+#include "train/run/run_parts.h"
+#include "train/step/autocast.h"
 
 namespace adaact::bench {
 namespace {

@@ -12,8 +12,8 @@
 #include <torch/torch.h>
 
 #include "gpu_kernels/work.h"
-#include "optim/device_step.h"
-#include "train/captured_work.h"
+#include "optim/device/device_step.h"
+#include "train/graph/captured_work.h"
 
 namespace adaact::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <torch/torch.h>
 
 #include "moments/accumulator.h"
-#include "train/evaluation_mode.h"
+#include "train/step/evaluation_mode.h"
 
 namespace adaact {
 namespace {

@@ -13,9 +13,9 @@
 #include "experiments/on_machine.h"
 #include "experiments/run_key.h"
 #include "io/error_text.h"
-#include "train/environment.h"
-#include "train/interrupt.h"
-#include "train/run_file_names.h"
+#include "train/run/environment.h"
+#include "train/run/interrupt.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {

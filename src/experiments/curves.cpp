@@ -12,7 +12,7 @@
 #include "experiments/tenth.h"
 #include "report/format.h"
 #include "report/mean_and_error.h"
-#include "train/timed_work.h"
+#include "train/bench/timed_work.h"
 
 namespace adaact {
 namespace {

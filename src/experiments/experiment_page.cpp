@@ -9,7 +9,7 @@
 #include "experiments/paper_runs.h"
 #include "io/joined.h"
 #include "report/format.h"
-#include "train/run_file_names.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {

@@ -11,7 +11,7 @@
 #include "experiments/paper_runs.h"
 #include "report/format.h"
 #include "report/run_plots.h"
-#include "train/run_file_names.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {

@@ -14,7 +14,7 @@
 #include "experiments/paper_runs.h"
 #include "report/format.h"
 #include "report/heatmap.h"
-#include "train/run_parts.h"
+#include "train/run/run_parts.h"
 
 namespace adaact {
 namespace {

@@ -11,7 +11,7 @@
 #include "experiments/paper_runs.h"
 #include "experiments/step_sizes.h"
 #include "report/format.h"
-#include "train/run_parts.h"
+#include "train/run/run_parts.h"
 
 namespace adaact {
 namespace {

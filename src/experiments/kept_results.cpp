@@ -12,8 +12,8 @@
 #include "experiments/measurement_files.h"
 #include "experiments/run_key.h"
 #include "io/atomic_file.h"
-#include "train/metrics_record.h"
-#include "train/run_file_names.h"
+#include "train/run/metrics_record.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {

@@ -7,7 +7,7 @@
 #include "experiments/measurement_files.h"
 #include "experiments/run_key.h"
 #include "io/error_text.h"
-#include "train/run_file_names.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {

@@ -10,7 +10,7 @@
 #include <torch/torch.h>
 
 #include "report/format.h"
-#include "train/run_parts.h"
+#include "train/run/run_parts.h"
 
 namespace adaact {
 namespace {

@@ -16,7 +16,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "moments/kernel_batch.cuh"
+#include "kernels/kernel_batch.cuh"
 
 namespace adaact {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <adaact/moments/moments.h>
 
+#include "kernels/sum_dtype.h"
 #include "moments/patch_windows.h"
-#include "moments/sum_dtype.h"
 
 namespace adaact {
 namespace {

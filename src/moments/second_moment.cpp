@@ -1,6 +1,6 @@
 #include <adaact/moments/moments.h>
 
-#include "moments/sum_dtype.h"
+#include "kernels/sum_dtype.h"
 #include "moments/window_sums.h"
 
 namespace adaact {

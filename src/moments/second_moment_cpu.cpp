@@ -14,9 +14,9 @@
 #include <ATen/Parallel.h>
 #include <adaact/moments/moments.h>
 
-#include "moments/cpu_dispatch.h"
-#include "moments/grain.h"
-#include "moments/sum_dtype.h"
+#include "kernels/cpu_dispatch.h"
+#include "kernels/grain.h"
+#include "kernels/sum_dtype.h"
 
 namespace adaact {
 namespace {

@@ -13,8 +13,8 @@
 
 #include <c10/cuda/CUDAGuard.h>
 
+#include "kernels/sum_dtype.h"
 #include "moments/column_squares_cuda.h"
-#include "moments/sum_dtype.h"
 #include "moments/window_sums_cuda.h"
 
 namespace adaact {

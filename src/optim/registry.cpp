@@ -17,7 +17,7 @@
 #include <adaact/optim/sam.h>
 
 #include "io/joined.h"
-#include "optim/libtorch_codec.h"
+#include "optim/libtorch/libtorch_codec.h"
 
 namespace adaact {
 namespace {

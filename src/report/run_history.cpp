@@ -12,8 +12,8 @@
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
-#include "train/metrics_record.h"
-#include "train/run_file_names.h"
+#include "train/run/metrics_record.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {

@@ -16,7 +16,7 @@
 #include <torch/torch.h>
 
 #include "cuda/optimizer_cases.h"
-#include "train/run_parts.h"
+#include "train/run/run_parts.h"
 
 namespace {
 

@@ -13,14 +13,14 @@
 #include <adaact/optim/row_moments.h>
 #include <torch/torch.h>
 
-#include "optim/adaact_update.h"
-#include "optim/adaact_update_cuda.h"
-#include "optim/adan_update_cuda.h"
-#include "optim/device_step.h"
-#include "optim/global_norm_cuda.h"
-#include "optim/lamb_update_cuda.h"
-#include "optim/parameter_update.h"
-#include "optim/row_moments.h"
+#include "optim/adaact/adaact_update.h"
+#include "optim/adaact/adaact_update_cuda.h"
+#include "optim/adaact/row_moments.h"
+#include "optim/adan/adan_update_cuda.h"
+#include "optim/base/parameter_update.h"
+#include "optim/device/device_step.h"
+#include "optim/device/global_norm_cuda.h"
+#include "optim/lamb/lamb_update_cuda.h"
 
 namespace adaact::testing {
 

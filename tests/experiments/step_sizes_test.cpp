@@ -13,7 +13,7 @@
 #include "support/errors.h"
 #include "support/made_up_found.h"
 #include "support/made_up_measurements.h"
-#include "train/run_parts.h"
+#include "train/run/run_parts.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #include <adaact/adaact.h>
 #include <gtest/gtest.h>
 
-#include "optim/adan_update.h"
+#include "optim/adan/adan_update.h"
 #include "support/errors.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"

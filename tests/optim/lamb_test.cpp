@@ -1,7 +1,7 @@
 #include <adaact/adaact.h>
 #include <gtest/gtest.h>
 
-#include "optim/lamb_update.h"
+#include "optim/lamb/lamb_update.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"
 

@@ -8,7 +8,7 @@
 #include <torch/torch.h>
 
 #include "io/warning_listener.h"
-#include "train/autocast.h"
+#include "train/step/autocast.h"
 
 namespace adaact::testing {
 

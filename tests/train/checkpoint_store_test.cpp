@@ -1,4 +1,4 @@
-#include "train/checkpoint_store.h"
+#include "train/run/checkpoint_store.h"
 
 #include <fstream>
 
@@ -7,7 +7,7 @@
 
 #include "support/errors.h"
 #include "support/temporary_folder.h"
-#include "train/append_log.h"
+#include "train/run/append_log.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "train/event_file.h"
+#include "train/run/event_file.h"
 
 #include <cstring>
 

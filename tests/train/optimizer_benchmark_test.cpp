@@ -8,9 +8,9 @@
 #include <torch/torch.h>
 
 #include "support/errors.h"
-#include "train/memory_meter.h"
-#include "train/memory_traffic.h"
-#include "train/timed_work.h"
+#include "train/bench/memory_meter.h"
+#include "train/bench/memory_traffic.h"
+#include "train/bench/timed_work.h"
 
 namespace {
 

@@ -1,0 +1,94 @@
+#include "optim/device/device_step.h"
+
+#include "optim/device/flat_values.cuh"
+
+namespace adaact {
+namespace {
+
+using namespace multi_tensor;
+
+static_assert(sizeof(long long) == sizeof(std::int64_t), "atomics are on long long");
+
+/// The parts of a DeviceStep that kernels write.
+struct Counters {
+  explicit Counters(const DeviceStep& step)
+      : accepted(step.accepted.data_ptr<std::int64_t>()),
+        rejected(step.rejected.data_ptr<std::int64_t>()),
+        bad(step.bad.data_ptr<std::int32_t>()),
+        culprit(reinterpret_cast<long long*>(step.culprit.data_ptr<std::int64_t>())) {}
+
+  std::int64_t* accepted;
+  std::int64_t* rejected;
+  std::int32_t* bad;
+  long long* culprit;
+};
+
+__global__ void clear_bad(const Counters counters) { *counters.bad = 0; }
+
+__global__ void count_step(const Counters counters) {
+  ++*(*counters.bad != 0 ? counters.rejected : counters.accepted);
+}
+
+/// Minimum and "or" give the same in whatever order the blocks come.
+template <typename List>
+__global__ void __launch_bounds__(kThreads)
+    find_non_finite(const __grid_constant__ List list, const std::int64_t first_index,
+                    const Counters counters) {
+  const auto chunk = find_chunk(list);
+  const auto& tensor = list.tensors[chunk.tensor];
+  int found = 0;
+  for_each_value(tensor, chunk, [&](auto value) { found |= isfinite(value) ? 0 : 1; });
+  if (__syncthreads_or(found) == 0 || threadIdx.x != 0) return;
+  atomicOr(counters.bad, 1);
+  if (*counters.rejected == 0) {
+    atomicMin(counters.culprit, static_cast<long long>(first_index + tensor.position));
+  }
+}
+
+}  // namespace
+
+DeviceStep make_device_step(std::int64_t groups, torch::Device device) {
+  const auto on_device = torch::TensorOptions().device(device);
+  const auto counter = [&] { return torch::zeros({1}, on_device.dtype(torch::kInt64)); };
+  DeviceStep step;
+  step.lr = torch::zeros({groups}, on_device.dtype(torch::kFloat64));
+  step.accepted = counter();
+  step.rejected = counter();
+  step.bad = torch::zeros({1}, on_device.dtype(torch::kInt32));
+  step.culprit = counter().fill_(kNoCulprit);
+  return step;
+}
+
+StepCounts read_counts(const DeviceStep& step) {
+  const auto counts = torch::cat({step.accepted, step.rejected, step.culprit}).cpu();
+  const auto* values = counts.data_ptr<std::int64_t>();
+  return {values[0], values[1], values[2]};
+}
+
+void begin_step_cuda(const DeviceStep& step) {
+  const c10::cuda::CUDAGuard device(step.bad.device());
+  clear_bad<<<1, 1, 0, at::cuda::getCurrentCUDAStream()>>>(Counters(step));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void check_finite_cuda(const std::vector<torch::Tensor>& tensors, std::int64_t first_index,
+                       const DeviceStep& step) {
+  const c10::cuda::CUDAGuard device(step.bad.device());
+  const auto flat = flatten(tensors);
+  if (flat.tensors.empty()) return;
+  TORCH_CHECK(tensors[0].device() == step.bad.device(), "a step on ", step.bad.device(),
+              " was given tensors on ", tensors[0].device());
+  launch_lists(flat.tensors, chunking_of(flat.tensors), [&](const auto& list, unsigned blocks) {
+    find_non_finite<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(list, first_index,
+                                                                               Counters(step));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+void end_step_cuda(const DeviceStep& step) {
+  const c10::cuda::CUDAGuard device(step.bad.device());
+  count_step<<<1, 1, 0, at::cuda::getCurrentCUDAStream()>>>(Counters(step));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace adaact

@@ -1,0 +1,54 @@
+#include "optim/device/global_norm_cuda.h"
+
+#include "optim/device/flat_values.cuh"
+
+namespace adaact {
+namespace {
+
+using namespace multi_tensor;
+
+/// partial[chunk] = Σ x²
+template <typename List>
+__global__ void __launch_bounds__(kThreads)
+    sum_squares(const __grid_constant__ List list, double* partial) {
+  const auto chunk = find_chunk(list);
+  double sum = 0.0;
+  for_each_value(list.tensors[chunk.tensor], chunk, [&](auto value) {
+    const auto x = static_cast<double>(value);
+    sum += x * x;
+  });
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[list.chunks_before + blockIdx.x] = sum;
+}
+
+/// One block.
+__global__ void __launch_bounds__(kThreads)
+    finish_norm(const double* partial, std::int64_t count, double* norm) {
+  double sum = 0.0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) sum += partial[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *norm = sqrt(sum);
+}
+
+}  // namespace
+
+torch::Tensor global_norm_cuda(const std::vector<torch::Tensor>& tensors) {
+  TORCH_CHECK(!tensors.empty(), "global_norm_cuda: no tensors");
+  const auto options = torch::dtype(torch::kFloat64).device(tensors[0].device());
+  const c10::cuda::CUDAGuard device(tensors[0].device());
+  const auto flat = flatten(tensors);
+  const auto chunks = chunking_of(flat.tensors);
+  const auto partial = torch::empty({chunks.count}, options);
+  auto norm = torch::empty({1}, options);
+  const auto stream = at::cuda::getCurrentCUDAStream();
+  launch_lists(flat.tensors, chunks, [&](const auto& list, unsigned blocks) {
+    sum_squares<<<blocks, kThreads, 0, stream>>>(list, partial.data_ptr<double>());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+  finish_norm<<<1, kThreads, 0, stream>>>(partial.data_ptr<double>(), chunks.count,
+                                          norm.data_ptr<double>());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return norm;
+}
+
+}  // namespace adaact

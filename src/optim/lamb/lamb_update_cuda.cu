@@ -1,0 +1,258 @@
+// LAMB on a GPU, all parameters of a model at once. The symbols are those of lamb.cpp. u is needed
+// twice, for its norm and for the update: computing it again from m and v costs the same traffic as
+// keeping it, and no memory.
+
+#include "optim/lamb/lamb_update_cuda.h"
+
+#include <cmath>
+
+#include <ATen/Dispatch.h>
+
+#include "kernels/sum_dtype.h"
+#include "optim/device/multi_tensor.cuh"
+
+namespace adaact {
+namespace {
+
+using namespace multi_tensor;
+
+template <typename Scalar>
+struct Update {
+  using State = StateOf<Scalar>;
+  Scalar* theta;
+  const Scalar* g;
+  State *m, *v;
+  std::int64_t numel;
+  std::int64_t updates;
+  double lr, beta1, beta2, eps, weight_decay, max_grad_norm;
+  std::int32_t group;
+  bool adapts;
+  bool trust_clip;
+  bool aligned;
+};
+
+/// Between the launches of a step.
+struct Scratch {
+  const double* gradient_norm;  // null: no limit
+  double* squares;              // (chunks, 2): Σθ² and Σu²
+  double* ratios;               // (tensors): r
+};
+
+template <typename State>
+struct Scalars {
+  bool is_left_out;
+  State beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay;
+  State gradient_scale;
+  State m_scale, v_scale;  // 1/bc₁, 1/bc₂
+};
+
+/// For one warp, whose lanes compute one bias correction each.
+template <typename Scalar>
+__device__ Scalars<StateOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
+                                               const StepView& step) {
+  using State = StateOf<Scalar>;
+  const auto correction =
+      bias_correction(threadIdx.x == 0 ? each.beta1 : each.beta2, step.number_after(each.updates));
+  const auto correction_of = [&](int lane) { return __shfl_sync(0xffffffffU, correction, lane); };
+  Scalars<State> s;
+  s.is_left_out = step.is_left_out();
+  s.beta1 = static_cast<State>(each.beta1);
+  s.beta2 = static_cast<State>(each.beta2);
+  s.one_minus_beta1 = static_cast<State>(1.0 - each.beta1);
+  s.one_minus_beta2 = static_cast<State>(1.0 - each.beta2);
+  s.eps = static_cast<State>(each.eps);
+  s.weight_decay = static_cast<State>(each.weight_decay);
+  s.gradient_scale =
+      static_cast<State>(norm != nullptr ? 1.0 / fmax(1.0, *norm / each.max_grad_norm) : 1.0);
+  s.m_scale = static_cast<State>(1.0 / correction_of(0));
+  s.v_scale = static_cast<State>(1.0 / correction_of(1));
+  return s;
+}
+
+template <typename State>
+__device__ State direction(State theta, State m, State v, const Scalars<State>& s) {
+  return s.m_scale * m / (sqrt(s.v_scale * v) + s.eps) + s.weight_decay * theta;  // u
+}
+
+template <typename Scalar, typename List>
+__global__ void __launch_bounds__(kThreads)
+    update_averages(const __grid_constant__ List list, const Scratch scratch, const StepView step) {
+  using State = StateOf<Scalar>;
+  constexpr int kWidth = 16 / sizeof(State);
+  __shared__ Scalars<State> shared;
+  const auto chunk = find_chunk(list);
+  const auto& each = list.tensors[chunk.tensor];
+  if (threadIdx.x < 32) {
+    const auto scalars = scalars_of(each, scratch.gradient_norm, step);
+    if (threadIdx.x == 0) shared = scalars;
+  }
+  __syncthreads();
+  const auto s = shared;
+  if (s.is_left_out) return;
+  double theta_squares = 0.0;
+  double u_squares = 0.0;
+  for_each_run<kWidth>(chunk, each.aligned, [&](auto width, std::int64_t i) {
+    constexpr int kRun = decltype(width)::value;
+    const auto theta = load<kRun>(each.theta + i);
+    const auto grad = load<kRun>(each.g + i);
+    auto m = load<kRun>(each.m + i);
+    auto v = load<kRun>(each.v + i);
+    for (int k = 0; k < kRun; ++k) {
+      const State g = static_cast<State>(grad.values[k]) * s.gradient_scale;
+      m.values[k] = s.beta1 * m.values[k] + s.one_minus_beta1 * g;      // m
+      v.values[k] = s.beta2 * v.values[k] + s.one_minus_beta2 * g * g;  // v
+      const State old = static_cast<State>(theta.values[k]);
+      const double u = direction(old, m.values[k], v.values[k], s);
+      theta_squares += static_cast<double>(old) * static_cast<double>(old);
+      u_squares += u * u;
+    }
+    store<kRun>(each.m + i, m);
+    store<kRun>(each.v + i, v);
+  });
+  if (!each.adapts) return;
+  theta_squares = block_sum(theta_squares);
+  u_squares = block_sum(u_squares);
+  if (threadIdx.x == 0) {
+    double* squares = scratch.squares + 2 * (list.chunks_before + blockIdx.x);
+    squares[0] = theta_squares;
+    squares[1] = u_squares;
+  }
+}
+
+/// One block a tensor.
+template <typename List>
+__global__ void __launch_bounds__(kThreads)
+    find_trust_ratios(const __grid_constant__ List list, const Scratch scratch,
+                      const StepView step) {
+  const auto& each = list.tensors[blockIdx.x];
+  if (step.is_left_out()) return;
+  double theta_squares = 0.0;
+  double u_squares = 0.0;
+  if (each.adapts) {
+    const double* squares = scratch.squares + 2 * list.chunks_before;
+    for (auto i = list.first_chunk[blockIdx.x] + threadIdx.x; i < list.first_chunk[blockIdx.x + 1];
+         i += kThreads) {
+      theta_squares += squares[2 * static_cast<std::int64_t>(i)];
+      u_squares += squares[2 * static_cast<std::int64_t>(i) + 1];
+    }
+  }
+  theta_squares = block_sum(theta_squares);
+  u_squares = block_sum(u_squares);
+  if (threadIdx.x != 0) return;
+  const bool defined = theta_squares > 0.0 && u_squares > 0.0;
+  const double ratio = defined ? sqrt(theta_squares) / sqrt(u_squares) : 1.0;
+  scratch.ratios[list.tensors_before + blockIdx.x] =
+      each.trust_clip ? fmin(ratio, 1.0) : ratio;  // r
+}
+
+template <typename Scalar, typename List>
+__global__ void __launch_bounds__(kThreads)
+    update_parameters(const __grid_constant__ List list, const Scratch scratch,
+                      const StepView step) {
+  using State = StateOf<Scalar>;
+  constexpr int kWidth = 16 / sizeof(State);
+  __shared__ Scalars<State> shared;
+  __shared__ State shared_rate;  // η r
+  const auto chunk = find_chunk(list);
+  const auto& each = list.tensors[chunk.tensor];
+  if (threadIdx.x < 32) {
+    const auto scalars = scalars_of(each, scratch.gradient_norm, step);
+    if (threadIdx.x == 0) {
+      shared = scalars;
+      const double ratio =
+          scalars.is_left_out ? 1.0 : scratch.ratios[list.tensors_before + chunk.tensor];
+      shared_rate = static_cast<State>(step.rate(each.lr, each.group) * ratio);
+    }
+  }
+  __syncthreads();
+  const auto s = shared;
+  const auto rate = shared_rate;
+  if (s.is_left_out) return;
+  for_each_run<kWidth>(chunk, each.aligned, [&](auto width, std::int64_t i) {
+    constexpr int kRun = decltype(width)::value;
+    auto theta = load<kRun>(each.theta + i);
+    const auto m = load<kRun>(each.m + i);
+    const auto v = load<kRun>(each.v + i);
+    for (int k = 0; k < kRun; ++k) {
+      const State old = static_cast<State>(theta.values[k]);
+      theta.values[k] =
+          static_cast<Scalar>(old - rate * direction(old, m.values[k], v.values[k], s));  // θ
+    }
+    store<kRun>(each.theta + i, theta);
+  });
+}
+
+template <typename Scalar>
+Update<Scalar> describe(const LambParameter& parameter) {
+  using State = StateOf<Scalar>;
+  const auto& [theta, g, m, v] = parameter.tensors;
+  Update<Scalar> each{};
+  each.theta = theta.data_ptr<Scalar>();
+  each.g = g.data_ptr<Scalar>();
+  each.m = m.data_ptr<State>();
+  each.v = v.data_ptr<State>();
+  each.numel = theta.numel();
+  each.updates = parameter.updates;
+  each.lr = parameter.lr;
+  each.beta1 = parameter.beta1;
+  each.beta2 = parameter.beta2;
+  each.eps = parameter.eps;
+  each.weight_decay = parameter.weight_decay;
+  each.max_grad_norm = parameter.max_grad_norm;
+  each.group = static_cast<std::int32_t>(parameter.group);
+  each.adapts = parameter.adapts;
+  each.trust_clip = parameter.trust_clip;
+  each.aligned = aligned_for_runs<16 / sizeof(State)>(each.theta, each.g, each.m, each.v);
+  return each;
+}
+
+template <typename Scalar>
+void update_kind(const std::vector<const LambParameter*>& parameters, const torch::Tensor& norm,
+                 const StepView& step) {
+  std::vector<Update<Scalar>> updates;
+  for (const auto* parameter : parameters) updates.push_back(describe<Scalar>(*parameter));
+  const auto chunks = chunking_of(updates);
+  const auto options = torch::dtype(torch::kFloat64).device(parameters[0]->tensors.theta.device());
+  const torch::Tensor squares = torch::empty({chunks.count, 2}, options);
+  const torch::Tensor ratios = torch::empty({static_cast<std::int64_t>(updates.size())}, options);
+  const Scratch scratch{norm.defined() ? norm.data_ptr<double>() : nullptr,
+                        squares.data_ptr<double>(), ratios.data_ptr<double>()};
+  const auto stream = at::cuda::getCurrentCUDAStream();
+  launch_lists(updates, chunks, [&](const auto& list, unsigned blocks) {
+    update_averages<Scalar><<<blocks, kThreads, 0, stream>>>(list, scratch, step);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    find_trust_ratios<<<list.count, kThreads, 0, stream>>>(list, scratch, step);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, scratch, step);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+}  // namespace
+
+bool can_update_cuda(const LambParameter& parameter) {
+  const auto& [theta, g, m, v] = parameter.tensors;
+  return theta.is_cuda() && is_supported(theta.scalar_type()) &&
+         goes_with(theta, g, theta.scalar_type()) && goes_with(theta, m, sum_dtype(theta)) &&
+         goes_with(theta, v, sum_dtype(theta));
+}
+
+void lamb_update_cuda(const std::vector<LambParameter>& parameters,
+                      const torch::Tensor& gradient_norm, const DeviceStep* step) {
+  const auto clips = std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
+    return std::isfinite(parameter.max_grad_norm);
+  });
+  TORCH_CHECK(!clips || gradient_norm.defined(),
+              "lamb_update_cuda: the gradients' norm is missing");
+  const StepView view(step);
+  for (const auto& kind : by_kind(parameters)) {
+    const c10::cuda::CUDAGuard device(kind.device);
+    torch::Tensor norm;
+    if (clips) norm = gradient_norm.to(kind.device);
+    AT_DISPATCH_FLOATING_TYPES_AND2(torch::kHalf, torch::kBFloat16, kind.dtype, "lamb_update_cuda",
+                                    [&] { update_kind<scalar_t>(kind.parameters, norm, view); });
+  }
+  bump_versions(parameters);
+}
+
+}  // namespace adaact

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include <adaact/io/safetensors.h>
+#include <adaact/models/model.h>
+#include <adaact/train/trainer.h>
+#include <torch/optim/optimizer.h>
+
+#include "train/run/run_journal.h"
+
+namespace adaact {
+
+/// Where a run stands: its training, how long its journal was, what its data were.
+struct RunState {
+  TrainerState trainer;
+  JournalSize journal;
+  std::string data;  // describe_data()
+};
+
+/// All that a run needs to go on: where it stands, the model, the optimizer and LibTorch's generator,
+/// from which dropout and drop-path draw.
+TensorFile make_checkpoint(const RunState& state, const Model& model,
+                           const torch::optim::Optimizer& optimizer);
+
+/// Reads everything before it changes anything.
+RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
+                            torch::optim::Optimizer& optimizer, const std::string& source);
+
+}  // namespace adaact

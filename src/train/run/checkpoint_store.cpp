@@ -1,0 +1,99 @@
+#include "train/run/checkpoint_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+#include <c10/util/Exception.h>
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kKept = 2;
+const std::string kPrefix = "checkpoint.";
+const std::string kSuffix = ".safetensors";
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (name.size() <= kPrefix.size() + kSuffix.size() || name.rfind(kPrefix, 0) != 0 ||
+      name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) {
+    return std::nullopt;
+  }
+  const auto* begin = name.data() + kPrefix.size();
+  const auto* end = name.data() + name.size() - kSuffix.size();
+  std::int64_t step = 0;
+  const auto [parsed_to, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || parsed_to != end) return std::nullopt;
+  return step;
+}
+
+struct Damage {
+  fs::path path;
+  std::string problem;
+};
+
+/// A damaged file under its own name would count as one of the last two, and a file that could not be
+/// read once but can be later would not fit what the run has done since.
+void put_aside(const std::vector<Damage>& damaged,
+               const std::function<void(const std::string&)>& warn) {
+  for (const auto& each : damaged) {
+    auto aside = each.path;
+    aside += ".damaged";
+    fs::rename(each.path, aside);
+    warn("a checkpoint is damaged and put aside as " + aside.filename().string() + ": " +
+         each.problem);
+  }
+}
+
+}  // namespace
+
+bool CheckpointStore::is_checkpoint(const std::string& file_name) {
+  return step_of(file_name).has_value();
+}
+
+fs::path CheckpointStore::path_of(std::int64_t step) const {
+  return folder_ / (kPrefix + std::to_string(step) + kSuffix);
+}
+
+std::vector<std::int64_t> CheckpointStore::steps() const {
+  std::vector<std::int64_t> found;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (const auto step = step_of(entry.path().filename().string())) found.push_back(*step);
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+void CheckpointStore::save(std::int64_t step, const TensorFile& checkpoint) const {
+  checkpoint.write(path_of(step));
+  const auto known = steps();
+  for (std::size_t i = kKept; i < known.size(); ++i) fs::remove(path_of(known[i]));
+}
+
+std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
+    const std::function<void(const std::string&)>& warn) const {
+  const auto known = steps();
+  std::vector<Damage> damaged;
+  for (const auto step : known) {
+    const auto path = path_of(step);
+    // One that cannot be opened may be whole.
+    TORCH_CHECK(std::ifstream(path), "adaact: cannot open ", path.string(), ": ",
+                std::strerror(errno));
+    try {
+      Loaded loaded{step, path.string(), TensorFile::read(path, TensorFile::Checksum::Required)};
+      put_aside(damaged, warn);
+      return loaded;
+    } catch (const c10::Error& error) {
+      damaged.push_back({path, error.what_without_backtrace()});
+    }
+  }
+  std::string problems;
+  for (const auto& each : damaged) problems += "\n  " + each.problem;
+  TORCH_CHECK(known.empty(), "adaact: no checkpoint in ", folder_.string(), " is whole:", problems);
+  return std::nullopt;
+}
+
+}  // namespace adaact

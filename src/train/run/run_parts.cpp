@@ -1,0 +1,118 @@
+#include "train/run/run_parts.h"
+
+#include <algorithm>
+
+#include <ATen/Parallel.h>
+#include <adaact/data/datasets.h>
+#include <adaact/models/registry.h>
+#include <adaact/optim/registry.h>
+#include <torch/torch.h>
+
+#include "io/checksum.h"
+
+namespace adaact {
+namespace {
+
+constexpr double kWarmupStart = 0.1;
+
+}  // namespace
+
+void set_up_libtorch(const RunConfig& config) {
+  if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
+  torch::manual_seed(config.seed);
+  if (config.device == "cpu") return;
+  auto& context = at::globalContext();
+  const bool tf32 = config.precision == "tf32";
+  context.setAllowTF32CuBLAS(tf32);
+  context.setAllowTF32CuDNN(tf32);  // LibTorch's default would be true
+  context.setDeterministicCuDNN(config.deterministic);
+  context.setBenchmarkCuDNN(!config.deterministic);  // it measures, and may choose differently
+}
+
+void lay_out_channels_last(torch::nn::Module& model) {
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() != 4) continue;
+    parameter.set_data(parameter.detach().contiguous(torch::MemoryFormat::ChannelsLast));
+  }
+}
+
+LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split) {
+  auto options = LoaderOptions::evaluation();
+  if (split == Split::Train) {
+    options.shuffle = true;
+    if (config.augment) options.augment = AugmentOptions::training();
+  }
+  options.batch_size = config.batch_size;
+  options.workers = workers;
+  // Enough for all workers to be busy and for a step's batches to be ready when it begins.
+  options.prefetch = std::max({options.prefetch, 2 * workers, config.accumulation + 2});
+  options.seed = config.seed;
+  return options;
+}
+
+std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
+  DatasetOptions options;
+  options.data_dir = config.data_dir;
+  options.split = split;
+  options.limit = split == Split::Train ? config.limit_train : config.limit_test;
+  options.image_size = config.image_size;
+  options.resize_size = config.resize_size;
+  options.skip_bad_images = config.skip_bad_images;
+  options.seed = config.seed;
+  return open_dataset(config.dataset, options);
+}
+
+std::string describe_data(const Dataset& data) {
+  Crc64 checksum;
+  for (const auto& name : data.class_names()) checksum.update(name + "\n");
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    checksum.update(std::to_string(data.label(i)) + "\n");
+  }
+  return std::to_string(data.size()) + " images of " + std::to_string(data.classes()) +
+         " classes with checksum " + checksum.hex();
+}
+
+std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data) {
+  auto options = default_model_options(config.model);
+  options.classes = data.classes();
+  options.channels = data.shape().channels;
+  options.image_size = data.shape().height;
+  options.batchnorm = config.batchnorm;
+  options.drop_path = config.drop_path;
+  return make_model(config.model, options);
+}
+
+RunParts::RunParts(const RunConfig& config, std::int64_t workers)
+    : train_data(open_split(config, Split::Train)),
+      test_data(open_split(config, Split::Test)),
+      train_loader(train_data, loader_options(config, workers, Split::Train)),
+      test_loader(test_data, loader_options(config, workers, Split::Test)),
+      model(build_model(config, *train_data)) {
+  model->to(torch::Device(config.device));
+  if (config.memory_format == "channels-last") lay_out_channels_last(*model);
+  optimizer = make_optimizer(config.optimizer, *model, config.optimizer_options,
+                             config.decay_vectors ? DecayRule::Everything : DecayRule::NoVectors);
+}
+
+std::string RunParts::data_description() const {
+  return "train " + describe_data(*train_data) + ", test " + describe_data(*test_data);
+}
+
+Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {
+  const bool per_step = config.schedule == "cosine-per-step";
+  const auto unit = per_step ? steps_per_epoch : 1;  // of time, in epochs or in steps
+  const auto warmup = config.warmup_epochs * unit;
+  auto schedule = constant_schedule();
+  if (config.schedule == "step") schedule = step_schedule(config.milestones.at(0));
+  if (config.schedule == "multistep") schedule = multistep_schedule(config.milestones);
+  if (config.schedule == "cosine" || per_step) {
+    schedule = cosine_schedule(config.epochs * unit, config.final_lr_factor);
+  }
+  if (warmup > 0) {
+    schedule = with_warmup(warmup, kWarmupStart,
+                           [schedule, warmup](std::int64_t t) { return schedule(warmup + t); });
+  }
+  return per_step ? schedule : per_epoch(schedule, steps_per_epoch);
+}
+
+}  // namespace adaact
