@@ -31,7 +31,7 @@ torch::Tensor on_gpu_with_same_strides(const torch::Tensor& x) {
   return torch::empty_strided(x.sizes(), x.strides(), x.options().device(torch::kCUDA)).copy_(x);
 }
 
-TEST_F(Cuda, SecondMoment_AgreesWithTheCpu) {
+TEST_F(Cuda, SecondMomentAgreesWithTheCpu) {
   torch::manual_seed(61);
   const auto check = [](const torch::Tensor& x, const Geometry& geometry) {
     const auto cpu = adaact::second_moment(x, geometry);
@@ -88,7 +88,7 @@ TEST_F(Cuda, AnInputThatIsChangedInPlaceIsNotMistakenForTheOneThatWasRead) {
                        "of the layer with weight '1.weight' was changed in place"));
 }
 
-TEST_F(Cuda, SecondMomentOfManyShapes_AgreesWithThePatchMatrixAndRepeatsItself) {
+TEST_F(Cuda, SecondMomentOfManyShapesAgreesWithThePatchMatrixAndRepeatsItself) {
   CaseGenerator generator(20240815);
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf, torch::kFloat64}) {
     for (int i = 0; i < 200; ++i) {
@@ -105,7 +105,7 @@ TEST_F(Cuda, SecondMomentOfManyShapes_AgreesWithThePatchMatrixAndRepeatsItself) 
   }
 }
 
-TEST_F(Cuda, Training_AgreesWithTheCpuInFloat64) {
+TEST_F(Cuda, TrainingAgreesWithTheCpuInFloat64) {
   for (const auto covariance : {adaact::Covariance::Diagonal, adaact::Covariance::Full}) {
     torch::manual_seed(62);
     SmallNet cpu;
@@ -127,7 +127,7 @@ TEST_F(Cuda, Training_AgreesWithTheCpuInFloat64) {
   }
 }
 
-TEST_F(Cuda, ModelMovedBetweenSteps_TakesItsStateAlong) {
+TEST_F(Cuda, ModelMovedBetweenStepsTakesItsStateAlong) {
   auto model = make_mlp();
   auto reference = make_mlp();
   copy_values(model, reference);
@@ -145,7 +145,7 @@ TEST_F(Cuda, ModelMovedBetweenSteps_TakesItsStateAlong) {
   expect_close(snapshot(*model), snapshot(*reference), 1e-9);
 }
 
-TEST_F(Cuda, StateSavedOnTheGpu_LoadsOnTheCpu) {
+TEST_F(Cuda, StateSavedOnTheGpuLoadsOnTheCpu) {
   auto model = make_mlp();
   model->to(torch::kCUDA);
   AdaAct optimizer(*model);
@@ -159,7 +159,7 @@ TEST_F(Cuda, StateSavedOnTheGpu_LoadsOnTheCpu) {
   train_step(other, other_optimizer, batch);
 }
 
-TEST_F(Cuda, NonFiniteGradient_IsFound) {
+TEST_F(Cuda, NonFiniteGradientIsFound) {
   auto model = make_mlp(torch::kFloat32);
   model->to(torch::kCUDA);
   AdaAct optimizer(*model);
@@ -170,7 +170,7 @@ TEST_F(Cuda, NonFiniteGradient_IsFound) {
   EXPECT_THROW(optimizer.step(), adaact::NonFiniteError);
 }
 
-TEST_F(Cuda, CudnnRecurrentLayer_IsNoLayer) {
+TEST_F(Cuda, CudnnRecurrentLayerIsNoLayer) {
   torch::nn::LSTM model(4, 3);
   model->to(torch::kCUDA);
   AdaAct optimizer(*model);

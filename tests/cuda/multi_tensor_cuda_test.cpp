@@ -272,7 +272,7 @@ TYPED_TEST(CapturedStep, ARejectedReplay_ChangesNothingAndIsNotCounted) {
   EXPECT_EQ(counts.culprit, this->kFirstIndex + 4);
 }
 
-TEST_F(MultiTensorCuda, OneElementThatIsNotFinite_IsFoundWhereverItIs) {
+TEST_F(MultiTensorCuda, OneElementThatIsNotFiniteIsFoundWhereverItIs) {
   ParameterDraw draw(36);
   const auto step = make_device_step(1, torch::Device(torch::kCUDA, 0));
   for (int i = 0; i < 300; ++i) {
@@ -311,7 +311,7 @@ TEST_F(MultiTensorCuda, OneElementThatIsNotFinite_IsFoundWhereverItIs) {
   }
 }
 
-TEST_F(MultiTensorCuda, GlobalNorm_AgreesWithTheCpuAndRepeatsItself) {
+TEST_F(MultiTensorCuda, GlobalNormAgreesWithTheCpuAndRepeatsItself) {
   ParameterDraw draw(37);
   for (int i = 0; i < 200; ++i) {
     std::vector<torch::Tensor> tensors, copies;
@@ -328,7 +328,7 @@ TEST_F(MultiTensorCuda, GlobalNorm_AgreesWithTheCpuAndRepeatsItself) {
   }
 }
 
-TEST_F(MultiTensorCuda, WhatTheKernelsDoNotKnow_IsToldBeforehand) {
+TEST_F(MultiTensorCuda, WhatTheKernelsDoNotKnowIsToldBeforehand) {
   const auto cuda = torch::dtype(torch::kFloat32).device(torch::kCUDA);
   AdaActParameter good;
   good.tensors.theta = torch::randn({6, 4, 3, 3}, cuda);
@@ -364,7 +364,7 @@ TEST_F(MultiTensorCuda, WhatTheKernelsDoNotKnow_IsToldBeforehand) {
   EXPECT_TRUE(can_update_cuda(transposed));
 }
 
-TEST_F(MultiTensorCuda, AnUpdate_IsKnownToAutograd) {
+TEST_F(MultiTensorCuda, AnUpdateIsKnownToAutograd) {
   AdaActParameter parameter;
   parameter.tensors.theta = torch::randn({5}, torch::kCUDA);
   parameter.tensors.g = torch::randn({5}, torch::kCUDA);

@@ -79,7 +79,7 @@ Geometry square_kernel(int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
   return Geometry::convolution({kernel, kernel}, {stride}, {kernel / 2}, {1}, groups);
 }
 
-TEST_F(SecondMomentsCuda, DrawnShapes_AgreeWithThePatchMatrixAndRepeatThemselves) {
+TEST_F(SecondMomentsCuda, DrawnShapesAgreeWithThePatchMatrixAndRepeatThemselves) {
   CaseGenerator generator(20250301);
   for (const auto dtype : kDtypes) {
     for (int i = 0; i < 400; ++i) {
@@ -94,7 +94,7 @@ TEST_F(SecondMomentsCuda, DrawnShapes_AgreeWithThePatchMatrixAndRepeatThemselves
   }
 }
 
-TEST_F(SecondMomentsCuda, MixedList_GivesTheBitsOfEachInputAlone) {
+TEST_F(SecondMomentsCuda, MixedListGivesTheBitsOfEachInputAlone) {
   CaseGenerator generator(20250302);
   // More than one launch takes, in some of the lists.
   for (const std::size_t length : {2U, 5U, 25U, 70U, 300U, 1300U}) {
@@ -114,7 +114,7 @@ TEST_F(SecondMomentsCuda, MixedList_GivesTheBitsOfEachInputAlone) {
   }
 }
 
-TEST_F(SecondMomentsCuda, ListOfOneDtypeLongerThanALaunch_Agrees) {
+TEST_F(SecondMomentsCuda, ListOfOneDtypeLongerThanALaunchAgrees) {
   std::vector<MomentInput> inputs;
   for (int i = 0; i < 1000; ++i) {
     if (i % 2 == 0) {
@@ -142,11 +142,11 @@ TEST_F(SecondMomentsCuda, EmptyListAndEmptyInputs) {
   expect_agrees(moments.at(1), full, Geometry::linear());
 }
 
-TEST_F(SecondMomentsCuda, InputOnTheCpu_IsAnError) {
+TEST_F(SecondMomentsCuda, InputOnTheCpuIsAnError) {
   EXPECT_THROW(second_moments_cuda({{torch::randn({2, 3}), Geometry::linear()}}), c10::Error);
 }
 
-TEST_F(SecondMomentsCuda, LinearInputsOfEveryProportion_Agree) {
+TEST_F(SecondMomentsCuda, LinearInputsOfEveryProportionAgree) {
   for (const auto dtype : kDtypes) {
     for (const int64_t rows : {1, 2, 7, 8, 15, 16, 31, 33, 63, 64, 127, 129, 255, 1000, 40001}) {
       for (const int64_t columns : {1, 3, 8, 31, 64, 127, 256, 384, 1000, 1536, 2049}) {
@@ -157,7 +157,7 @@ TEST_F(SecondMomentsCuda, LinearInputsOfEveryProportion_Agree) {
   }
 }
 
-TEST_F(SecondMomentsCuda, ImagesOfRealNetworks_Agree) {
+TEST_F(SecondMomentsCuda, ImagesOfRealNetworksAgree) {
   struct Layer {
     std::vector<int64_t> shape;
     Geometry geometry;
@@ -181,7 +181,7 @@ TEST_F(SecondMomentsCuda, ImagesOfRealNetworks_Agree) {
   }
 }
 
-TEST_F(SecondMomentsCuda, Signals_Agree) {
+TEST_F(SecondMomentsCuda, SignalsAgree) {
   for (const auto dtype : kDtypes) {
     expect_agrees(normal({8, 3, 16000}, dtype), Geometry::convolution({9}, {4}, {4}, {1}, 1));
     expect_agrees(normal({3, 2, 900}, dtype), Geometry::convolution({400}, {1}, {0}, {1}, 1));
@@ -190,14 +190,14 @@ TEST_F(SecondMomentsCuda, Signals_Agree) {
   }
 }
 
-TEST_F(SecondMomentsCuda, PaddingThatDiffersBeforeAndAfter_Agrees) {
+TEST_F(SecondMomentsCuda, PaddingThatDiffersBeforeAndAfterAgrees) {
   const auto geometry = Geometry::convolution_with_named_padding({2, 4}, {1}, "same", {1, 3}, 1);
   const auto x = normal({130, 6, 9, 11}, torch::kBFloat16);
   expect_agrees(x, geometry);
   expect_agrees(channels_last(x), geometry);
 }
 
-TEST_F(SecondMomentsCuda, UnalignedViews_Agree) {
+TEST_F(SecondMomentsCuda, UnalignedViewsAgree) {
   for (const auto dtype : kDtypes) {
     const auto x = normal({301, 300}, dtype);
     expect_agrees(x.narrow(1, 1, 299), Geometry::linear());
@@ -218,7 +218,7 @@ TEST_F(SecondMomentsCuda, UnalignedViews_Agree) {
   }
 }
 
-TEST_F(SecondMomentsCuda, AddressOfTheInput_DoesNotChangeTheBits) {
+TEST_F(SecondMomentsCuda, AddressOfTheInputDoesNotChangeTheBits) {
   for (const auto dtype : kDtypes) {
     const auto x = normal({4100, 48}, dtype);
     auto elsewhere = torch::empty({x.numel() + 1}, x.options()).narrow(0, 1, x.numel());
@@ -238,7 +238,7 @@ TEST_F(SecondMomentsCuda, EverySumIsWritten) {
   expect_agrees(normal({2, 1, 1, 1}, torch::kBFloat16), square_kernel(7));
 }
 
-TEST_F(SecondMomentsCuda, NonFiniteInput_StaysInItsColumn) {
+TEST_F(SecondMomentsCuda, NonFiniteInputStaysInItsColumn) {
   auto x = normal({500, 40}, torch::kFloat32);
   x[17][3] = std::numeric_limits<float>::infinity();
   x[18][4] = std::nanf("");
@@ -248,7 +248,7 @@ TEST_F(SecondMomentsCuda, NonFiniteInput_StaysInItsColumn) {
   EXPECT_EQ(sum.isfinite().sum().item<int64_t>(), 38);
 }
 
-TEST_F(SecondMomentsCuda, CapturedInAGraph_FollowsItsInputs) {
+TEST_F(SecondMomentsCuda, CapturedInAGraphFollowsItsInputs) {
   std::vector<MomentInput> inputs{
       {normal({200, 64}, torch::kBFloat16), Geometry::linear()},
       {channels_last(normal({128, 16, 16, 16}, torch::kBFloat16)), square_kernel(3)},
@@ -276,7 +276,7 @@ TEST_F(SecondMomentsCuda, CapturedInAGraph_FollowsItsInputs) {
   }
 }
 
-TEST_F(SecondMomentsCuda, SideStream_IsRespected) {
+TEST_F(SecondMomentsCuda, SideStreamIsRespected) {
   const auto x = normal({5000, 1024}, torch::kFloat32);
   torch::cuda::synchronize();
   Moment moment;
@@ -301,14 +301,14 @@ TEST_F(SecondMomentsCuda, SeveralDevices) {
   EXPECT_TRUE(bit_identical(moments.at(0).sum.cpu(), moments.at(1).sum.cpu()));
 }
 
-TEST_F(SecondMomentsCuda, LargeLinearInput_Agrees) {
+TEST_F(SecondMomentsCuda, LargeLinearInputAgrees) {
   const auto x = normal({50432, 1536}, torch::kBFloat16);
   const auto sum = second_moments_cuda({{x, Geometry::linear()}}).at(0).sum;
   EXPECT_TRUE(
       all_close(sum, x.to(torch::kFloat64).square().sum(0, true), tolerance(torch::kBFloat16)));
 }
 
-TEST_F(SecondMomentsCuda, MoreThan32BitsOfElements_Agree) {
+TEST_F(SecondMomentsCuda, MoreThan32BitsOfElementsAgree) {
   constexpr int64_t kRows = 1100003;
   constexpr int64_t kColumns = 2048;
   std::size_t free = 0;

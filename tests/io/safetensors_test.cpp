@@ -36,7 +36,7 @@ std::string foreign_file() {
   return bytes + header + std::string(reinterpret_cast<const char*>(data), sizeof(data));
 }
 
-TEST(Safetensors, EveryDtypeAndShape_SurvivesARoundTrip) {
+TEST(Safetensors, EveryDtypeAndShapeSurvivesARoundTrip) {
   TensorFile file;
   for (const auto dtype :
        {torch::kFloat64, torch::kFloat32, torch::kFloat16, torch::kBFloat16, torch::kInt64,
@@ -54,20 +54,20 @@ TEST(Safetensors, EveryDtypeAndShape_SurvivesARoundTrip) {
   }
 }
 
-TEST(Safetensors, MetadataSurvives_AndEqualContentGivesEqualBytes) {
+TEST(Safetensors, MetadataSurvivesAndEqualContentGivesEqualBytes) {
   const auto bytes = example().to_bytes();
   EXPECT_EQ(bytes, example().to_bytes());
   EXPECT_EQ(TensorFile::from_bytes(bytes, Checksum::Required, "test").metadata, example().metadata);
 }
 
-TEST(Safetensors, DataStartsAligned_AsTheFormatAsks) {
+TEST(Safetensors, DataStartsAlignedAsTheFormatAsks) {
   const auto bytes = example().to_bytes();
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ(length % 8, 0U);
 }
 
-TEST(Safetensors, EveryAlteredByte_IsFound) {
+TEST(Safetensors, EveryAlteredByteIsFound) {
   const auto bytes = example().to_bytes();
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     for (const int flip : {0x01, 0x20, 0x80}) {
@@ -79,7 +79,7 @@ TEST(Safetensors, EveryAlteredByte_IsFound) {
   }
 }
 
-TEST(Safetensors, EveryTruncation_IsFound) {
+TEST(Safetensors, EveryTruncationIsFound) {
   const auto bytes = example().to_bytes();
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_ANY_THROW(TensorFile::from_bytes(bytes.substr(0, size), Checksum::Required, "test"));
@@ -87,7 +87,7 @@ TEST(Safetensors, EveryTruncation_IsFound) {
   EXPECT_ANY_THROW(TensorFile::from_bytes(bytes + '\0', Checksum::Required, "test"));
 }
 
-TEST(Safetensors, ForeignFile_IsReadUnlessAChecksumIsRequired) {
+TEST(Safetensors, ForeignFileIsReadUnlessAChecksumIsRequired) {
   const auto file = TensorFile::from_bytes(foreign_file(), Checksum::IfPresent, "theirs");
   EXPECT_TRUE(torch::equal(file.at("a"), torch::tensor({1.5F, -2.0F})));
   EXPECT_TRUE(contains(
@@ -95,7 +95,7 @@ TEST(Safetensors, ForeignFile_IsReadUnlessAChecksumIsRequired) {
       "theirs carries no checksum"));
 }
 
-TEST(Safetensors, OffsetsThatLie_AreRefused) {
+TEST(Safetensors, OffsetsThatLieAreRefused) {
   auto bytes = foreign_file();
   const auto replace = [&](const std::string& from, const std::string& to) {
     auto changed = bytes;
@@ -108,16 +108,16 @@ TEST(Safetensors, OffsetsThatLie_AreRefused) {
   EXPECT_TRUE(contains(replace("F32", "F33"), "unknown dtype 'F33'"));
 }
 
-TEST(Safetensors, UnknownName_ListsTheKnownOnes) {
+TEST(Safetensors, UnknownNameListsTheKnownOnes) {
   const auto file = example();
   EXPECT_TRUE(contains(error_of([&] { file.at("wight"); }), "count, weight"));
 }
 
-TEST(Safetensors, MissingFile_IsNamed) {
+TEST(Safetensors, MissingFileIsNamed) {
   EXPECT_TRUE(contains(error_of([] { TensorFile::read("no/such/file"); }), "no/such/file"));
 }
 
-TEST(Safetensors, FailedWrite_LeavesThePreviousFileAndNothingElse) {
+TEST(Safetensors, FailedWriteLeavesThePreviousFileAndNothingElse) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "state.safetensors";
   example().write(path);
@@ -131,7 +131,7 @@ TEST(Safetensors, FailedWrite_LeavesThePreviousFileAndNothingElse) {
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
 }
 
-TEST(Safetensors, FullDisk_IsAnErrorThatNamesTheFile) {
+TEST(Safetensors, FullDiskIsAnErrorThatNamesTheFile) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   std::ofstream full("/dev/full", std::ios::binary);
   auto large = example();
@@ -139,7 +139,7 @@ TEST(Safetensors, FullDisk_IsAnErrorThatNamesTheFile) {
   EXPECT_TRUE(contains(error_of([&] { large.write(full); }), "failed"));
 }
 
-TEST(Crc64, OfTheCheckString_IsTheXzValue) {
+TEST(Crc64, OfTheCheckStringIsTheXzValue) {
   adaact::Crc64 crc;
   crc.update("12345");
   crc.update("6789");

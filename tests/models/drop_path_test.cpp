@@ -14,7 +14,7 @@ using adaact::drop_path;
 using adaact::drop_path_rate;
 using adaact::testing::bit_identical;
 
-TEST(DropPath, OutsideTrainingAndAtRateZero_IsTheBranchItself) {
+TEST(DropPath, OutsideTrainingAndAtRateZeroIsTheBranchItself) {
   const auto branch = torch::randn({4, 3, 2, 2});
   EXPECT_TRUE(drop_path(branch, 0.5, /*training=*/false).is_same(branch));
   EXPECT_TRUE(drop_path(branch, 0.0, /*training=*/true).is_same(branch));
@@ -45,7 +45,7 @@ TEST(DropPath, KeepsTheExpectation) {
   }
 }
 
-TEST(DropPath, KeepsTheDtype_AndGradientsOfLeftOutSamplesAreZero) {
+TEST(DropPath, KeepsTheDtypeAndGradientsOfLeftOutSamplesAreZero) {
   torch::manual_seed(2);
   auto branch = torch::ones({32, 4}, torch::requires_grad());
   const auto kept = drop_path(branch, 0.5, /*training=*/true);
@@ -69,7 +69,7 @@ bool repeats_itself(Model& model, const torch::Tensor& images) {
   return torch::equal(first, model.forward(images));
 }
 
-TEST(DropPath, OfAVisionTransformer_ActsInTrainingOnly) {
+TEST(DropPath, OfAVisionTransformerActsInTrainingOnly) {
   torch::manual_seed(3);
   adaact::VisionTransformerOptions options;
   options.image_size = 32;
@@ -86,7 +86,7 @@ TEST(DropPath, OfAVisionTransformer_ActsInTrainingOnly) {
   EXPECT_TRUE(repeats_itself(dropping, images));
 }
 
-TEST(DropPath, OfAResNet_ActsInTrainingOnly) {
+TEST(DropPath, OfAResNetActsInTrainingOnly) {
   torch::manual_seed(4);
   adaact::ResNetImageNetOptions options;
   options.blocks = {1, 1, 1, 1};
@@ -105,7 +105,7 @@ TEST(DropPath, OfAResNet_ActsInTrainingOnly) {
   EXPECT_TRUE(repeats_itself(model, images));
 }
 
-TEST(DropPath, OfTheRegistry_ReachesTheModel) {
+TEST(DropPath, OfTheRegistryReachesTheModel) {
   torch::manual_seed(5);
   adaact::ModelOptions options;
   options.drop_path = 0.9;

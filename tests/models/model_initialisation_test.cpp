@@ -60,7 +60,7 @@ class ModelInitialisation : public ::testing::Test {
   }
 };
 
-TEST_F(ModelInitialisation, SmallResNets_AreKaimingNormalOverTheInputs) {
+TEST_F(ModelInitialisation, SmallResNetsAreKaimingNormalOverTheInputs) {
   for (const auto* name : {"resnet20", "resnet32"}) {
     const auto model = make_model(name);
     const auto check = [](const std::string& layer, const torch::Tensor& weight,
@@ -73,7 +73,7 @@ TEST_F(ModelInitialisation, SmallResNets_AreKaimingNormalOverTheInputs) {
   }
 }
 
-TEST_F(ModelInitialisation, OtherSmallModels_AreUniformOverTheInputs) {
+TEST_F(ModelInitialisation, OtherSmallModelsAreUniformOverTheInputs) {
   for (const auto* name : {"lenet5", "mlp", "resnet34", "densenet121"}) {
     const auto model = make_model(name);
     const auto check = [](const std::string& layer, const torch::Tensor& weight,
@@ -89,7 +89,7 @@ TEST_F(ModelInitialisation, OtherSmallModels_AreUniformOverTheInputs) {
   }
 }
 
-TEST_F(ModelInitialisation, LargeResNets_AreKaimingNormalOverTheOutputs) {
+TEST_F(ModelInitialisation, LargeResNetsAreKaimingNormalOverTheOutputs) {
   const auto model = make_model("resnet50");
   for_each<torch::nn::Conv2d>(
       *model, [](const std::string& layer, const torch::Tensor& weight, const torch::Tensor& bias) {
@@ -103,7 +103,7 @@ TEST_F(ModelInitialisation, LargeResNets_AreKaimingNormalOverTheOutputs) {
   });
 }
 
-TEST_F(ModelInitialisation, LargeResNets_StartWithBlocksThatAreTheIdentity) {
+TEST_F(ModelInitialisation, LargeResNetsStartWithBlocksThatAreTheIdentity) {
   const auto model = make_model("resnet50");
   for_each<torch::nn::BatchNorm2d>(*model, [](const std::string& layer, const torch::Tensor& weight,
                                               const torch::Tensor& bias) {
@@ -113,7 +113,7 @@ TEST_F(ModelInitialisation, LargeResNets_StartWithBlocksThatAreTheIdentity) {
   });
 }
 
-TEST_F(ModelInitialisation, VisionTransformers_AreNormalWithTheDeviationOfTimm) {
+TEST_F(ModelInitialisation, VisionTransformersAreNormalWithTheDeviationOfTimm) {
   const auto model = make_model("vit_small");
   for_each<torch::nn::Linear>(
       *model, [](const std::string& layer, const torch::Tensor& weight, const torch::Tensor& bias) {
@@ -132,7 +132,7 @@ TEST_F(ModelInitialisation, VisionTransformers_AreNormalWithTheDeviationOfTimm) 
   expect_uniform(parameters["patch_embed.proj.weight"], 1.0 / std::sqrt(3 * 16 * 16), "patches");
 }
 
-TEST_F(ModelInitialisation, TheSameSeed_GivesTheSameModel) {
+TEST_F(ModelInitialisation, TheSameSeedGivesTheSameModel) {
   for (const auto* name : {"lenet5", "resnet20"}) {
     torch::manual_seed(7);
     const auto first = make_model(name)->parameters();

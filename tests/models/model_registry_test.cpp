@@ -29,7 +29,7 @@ TEST(ModelRegistry, ListsEveryModel) {
   EXPECT_EQ(adaact::model_names(), expected);
 }
 
-TEST(ModelRegistry, AnUnknownName_IsAnErrorThatListsWhatThereIs) {
+TEST(ModelRegistry, AnUnknownNameIsAnErrorThatListsWhatThereIs) {
   const auto message = error_of([] { make_model("resnet18"); });
   EXPECT_TRUE(contains(message, "there is no model 'resnet18'"));
   for (const auto& name : adaact::model_names()) EXPECT_TRUE(contains(message, name));
@@ -47,7 +47,7 @@ TEST(ModelRegistry, DefaultsAreTheDataOfEachModel) {
   }
 }
 
-TEST(ModelRegistry, EveryModel_GivesOneLogitPerClassAndNamesItsHead) {
+TEST(ModelRegistry, EveryModelGivesOneLogitPerClassAndNamesItsHead) {
   const torch::NoGradGuard no_grad;
   for (const auto& name : adaact::model_names()) {
     ModelOptions options;
@@ -62,7 +62,7 @@ TEST(ModelRegistry, EveryModel_GivesOneLogitPerClassAndNamesItsHead) {
   }
 }
 
-TEST(ModelRegistry, SmallModels_TakeGreyImages) {
+TEST(ModelRegistry, SmallModelsTakeGreyImages) {
   const torch::NoGradGuard no_grad;
   for (const auto* name : {"lenet5", "mlp", "resnet20", "resnet34", "densenet121"}) {
     ModelOptions options;
@@ -74,7 +74,7 @@ TEST(ModelRegistry, SmallModels_TakeGreyImages) {
   }
 }
 
-TEST(ModelRegistry, ImpossibleOptions_AreNamedWithWhatWasExpected) {
+TEST(ModelRegistry, ImpossibleOptionsAreNamedWithWhatWasExpected) {
   EXPECT_TRUE(contains(refusal("resnet20", [](auto& options) { options.classes = 0; }),
                        "model 'resnet20': classes is 0, expected at least 1"));
   EXPECT_TRUE(contains(refusal("lenet5", [](auto& options) { options.channels = 0; }),
@@ -97,7 +97,7 @@ TEST(ModelRegistry, ImpossibleOptions_AreNamedWithWhatWasExpected) {
                        "image_size is 230, expected a multiple of 16"));
 }
 
-TEST(ModelRegistry, OptionsOfOtherModels_AreErrorsThatNameThoseModels) {
+TEST(ModelRegistry, OptionsOfOtherModelsAreErrorsThatNameThoseModels) {
   for (const auto* name : {"vit_small", "lenet5", "resnet34", "resnet50"}) {
     const auto message = refusal(name, [](auto& options) { options.batchnorm = false; });
     EXPECT_TRUE(contains(message, std::string("model '") + name +
@@ -116,7 +116,7 @@ TEST(ModelRegistry, OptionsOfOtherModels_AreErrorsThatNameThoseModels) {
                        "hidden is [64, 0], expected sizes of at least 1"));
 }
 
-TEST(ModelRegistry, DropPath_MustBeARate) {
+TEST(ModelRegistry, DropPathMustBeARate) {
   for (const auto rate : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
     const auto message = refusal("vit_small", [rate](auto& options) { options.drop_path = rate; });
     EXPECT_TRUE(contains(message, "expected from 0 to below 1"));

@@ -42,7 +42,7 @@ TEST(LeNet5, HasTheKnownShapes) {
   }
 }
 
-TEST(LeNet5, ReluComesBeforeOrAfterPooling_ItIsTheSame) {
+TEST(LeNet5, ReluComesBeforeOrAfterPoolingItIsTheSame) {
   torch::manual_seed(0);
   auto model = make_model("lenet5");
   const auto p = model->named_parameters();
@@ -65,7 +65,7 @@ TEST(LeNet5, ReluComesBeforeOrAfterPooling_ItIsTheSame) {
   }
 }
 
-TEST(LeNet5, SmallImages_AreThoseOf32WithAFrameOfZeros) {
+TEST(LeNet5, SmallImagesAreThoseOf32WithAFrameOfZeros) {
   auto small = std::make_shared<adaact::LeNet5>(1, 28, 10);
   auto large = std::make_shared<adaact::LeNet5>(1, 32, 10);
   {
@@ -108,7 +108,7 @@ TEST(ModelsOfOneImageSize, SayWhichImagesTheyExpect) {
                        "LeNet5: image_size is 64, expected 28 or 32"));
 }
 
-TEST(ModelArchitectures, ThatCannotBeBuilt_AreErrors) {
+TEST(ModelArchitectures, ThatCannotBeBuiltAreErrors) {
   auto resnet = adaact::resnet20_options();
   resnet.blocks.pop_back();
   EXPECT_TRUE(contains(error_of([&] { adaact::ResNetCifar{resnet}; }),
@@ -138,7 +138,7 @@ TEST(ResNetWithoutBatchNorm, KeepsEverythingElse) {
   }
 }
 
-TEST(ResNetCifar, OptionA_SubsamplesAndPadsTheInputOfABlock) {
+TEST(ResNetCifar, OptionASubsamplesAndPadsTheInputOfABlock) {
   const torch::NoGradGuard no_grad;
   auto options = adaact::resnet20_options();
   options.batchnorm = false;

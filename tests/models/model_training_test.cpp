@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Models, TrainedModel, ::testing::ValuesIn(cases()),
 
 class SmallTrainedModel : public TrainedModel {};
 
-TEST_P(SmallTrainedModel, ChannelsLast_GivesTheSameLogitsAndTrains) {
+TEST_P(SmallTrainedModel, ChannelsLastGivesTheSameLogitsAndTrains) {
   auto model = GetParam().make();
   const auto batch = GetParam().draw();
   model->eval();
@@ -118,7 +118,7 @@ TEST_P(SmallTrainedModel, ChannelsLast_GivesTheSameLogitsAndTrains) {
   expect_all_layers_observed(*model, *optimizer);
 }
 
-TEST_P(SmallTrainedModel, Bfloat16Autocast_StaysNearFloat32AndTrains) {
+TEST_P(SmallTrainedModel, Bfloat16AutocastStaysNearFloat32AndTrains) {
   auto model = GetParam().make();
   const auto batch = GetParam().draw();
   model->eval();

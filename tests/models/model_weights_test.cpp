@@ -85,7 +85,7 @@ class ModelWeights : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ModelWeights, ARoundTrip_RestoresEveryBit) {
+TEST_F(ModelWeights, ARoundTripRestoresEveryBit) {
   for (const auto& name : adaact::model_names()) {
     auto model = small_model(name);
     model->forward(torch::randn({2, 3, 32, 32}));  // moves running statistics and counters
@@ -101,7 +101,7 @@ TEST_F(ModelWeights, ARoundTrip_RestoresEveryBit) {
   }
 }
 
-TEST_F(ModelWeights, TheFileHoldsStateNames_AndCountersAsIntegers) {
+TEST_F(ModelWeights, TheFileHoldsStateNamesAndCountersAsIntegers) {
   auto model = small_model("resnet20");
   model->to(torch::kFloat64);
   model->forward(torch::randn({2, 3, 32, 32}, torch::kFloat64));
@@ -115,7 +115,7 @@ TEST_F(ModelWeights, TheFileHoldsStateNames_AndCountersAsIntegers) {
   EXPECT_EQ(content.at("linear.weight").scalar_type(), torch::kFloat64);
 }
 
-TEST_F(ModelWeights, MetadataTravels_AndEqualModelsGiveEqualBytes) {
+TEST_F(ModelWeights, MetadataTravelsAndEqualModelsGiveEqualBytes) {
   auto model = small_model("lenet5");
   const std::map<std::string, std::string> metadata{{"classes", R"(["cat", "dog"])"}};
   save_weights(*model, file("a"), metadata);
@@ -128,7 +128,7 @@ TEST_F(ModelWeights, MetadataTravels_AndEqualModelsGiveEqualBytes) {
   EXPECT_EQ(load_weights(*model, file("a")).metadata, metadata);
 }
 
-TEST_F(ModelWeights, FilesOfOtherPrograms_LoadWithoutChecksumAndCounters) {
+TEST_F(ModelWeights, FilesOfOtherProgramsLoadWithoutChecksumAndCounters) {
   auto source = small_model("resnet20");
   source->forward(torch::randn({2, 3, 32, 32}));
   std::map<std::string, torch::Tensor> tensors;
@@ -145,7 +145,7 @@ TEST_F(ModelWeights, FilesOfOtherPrograms_LoadWithoutChecksumAndCounters) {
   }
 }
 
-TEST_F(ModelWeights, Loading_KeepsDtypeLayoutAndGradients) {
+TEST_F(ModelWeights, LoadingKeepsDtypeLayoutAndGradients) {
   auto source = small_model("lenet5");
   save_weights(*source, file());
   auto model = small_model("lenet5");
@@ -160,7 +160,7 @@ TEST_F(ModelWeights, Loading_KeepsDtypeLayoutAndGradients) {
       torch::equal(weight, source->named_parameters()["conv2.weight"].to(torch::kBFloat16)));
 }
 
-TEST_F(ModelWeights, AHeadOfAnotherSize_IsReplacedOnRequest) {
+TEST_F(ModelWeights, AHeadOfAnotherSizeIsReplacedOnRequest) {
   for (const auto* name : {"lenet5", "resnet20", "densenet121", "resnet50", "vit_small"}) {
     auto source = small_model(name, 10);
     save_weights(*source, file());
@@ -188,7 +188,7 @@ TEST_F(ModelWeights, AHeadOfAnotherSize_IsReplacedOnRequest) {
   }
 }
 
-TEST_F(ModelWeights, AHeadThatFits_IsLoadedEvenIfItMayBeReplaced) {
+TEST_F(ModelWeights, AHeadThatFitsIsLoadedEvenIfItMayBeReplaced) {
   auto source = small_model("lenet5");
   save_weights(*source, file());
   auto model = small_model("lenet5");
@@ -198,7 +198,7 @@ TEST_F(ModelWeights, AHeadThatFits_IsLoadedEvenIfItMayBeReplaced) {
   expect_same_state(state_tensors(*model), state_tensors(*source));
 }
 
-TEST_F(ModelWeights, EverythingWrong_IsOneErrorAndNothingChanges) {
+TEST_F(ModelWeights, EverythingWrongIsOneErrorAndNothingChanges) {
   auto model = small_model("resnet20");
   const auto path = changed_file(*small_model("resnet20"), [](auto& tensors) {
     tensors.erase("conv1.weight");
@@ -219,7 +219,7 @@ TEST_F(ModelWeights, EverythingWrong_IsOneErrorAndNothingChanges) {
   expect_same_state(state_tensors(*model), before);
 }
 
-TEST_F(ModelWeights, AHeadThatIsNotWhole_IsNotReplaced) {
+TEST_F(ModelWeights, AHeadThatIsNotWholeIsNotReplaced) {
   auto model = small_model("lenet5");
   LoadOptions options;
   options.replace_head = true;
@@ -244,14 +244,14 @@ TEST_F(ModelWeights, AHeadThatIsNotWhole_IsNotReplaced) {
                        "missing: fc3.bias"));
 }
 
-TEST_F(ModelWeights, AnotherModelsFile_IsAnErrorThatListsBothSides) {
+TEST_F(ModelWeights, AnotherModelsFileIsAnErrorThatListsBothSides) {
   save_weights(*small_model("lenet5"), file());
   const auto message = error_of([&] { load_weights(*small_model("resnet20"), file()); });
   EXPECT_TRUE(contains(message, "layer1.0.conv1.weight and 91 more"));
   EXPECT_TRUE(contains(message, "unexpected: conv1.bias; conv2.bias"));
 }
 
-TEST_F(ModelWeights, AnAbsentFile_IsNamed) {
+TEST_F(ModelWeights, AnAbsentFileIsNamed) {
   EXPECT_TRUE(contains(error_of([&] { load_weights(*small_model("lenet5"), file("none")); }),
                        file("none").string()));
 }

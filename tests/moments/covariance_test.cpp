@@ -14,7 +14,7 @@ torch::Tensor explicit_covariance(const torch::Tensor& rows) {  // (g, R, n)
   return rows.transpose(1, 2).matmul(rows);
 }
 
-TEST(Covariance, LinearWithBias_IsTheGramMatrixOfTheAugmentedRows) {
+TEST(Covariance, LinearWithBiasIsTheGramMatrixOfTheAugmentedRows) {
   const auto x = torch::randn({6, 5, 4}, torch::kFloat64);
   const auto rows = torch::cat({x.reshape({30, 4}), torch::ones({30, 1}, torch::kFloat64)}, 1);
   const auto moment = adaact::covariance(x, Geometry::linear(), /*with_bias=*/true);
@@ -22,14 +22,14 @@ TEST(Covariance, LinearWithBias_IsTheGramMatrixOfTheAugmentedRows) {
   EXPECT_TRUE(all_close(moment.sum, explicit_covariance(rows.unsqueeze(0)), 1e-13));
 }
 
-TEST(Covariance, GroupedConvolution_HasOneMatrixPerGroup) {
+TEST(Covariance, GroupedConvolutionHasOneMatrixPerGroup) {
   const auto x = torch::randn({5, 4, 8, 7}, torch::kFloat64);
   const auto geometry = Geometry::convolution({3, 2}, {2, 1}, {1, 0}, {1, 2}, 2);
   const auto moment = adaact::covariance(x, geometry, /*with_bias=*/false);
   EXPECT_TRUE(all_close(moment.sum, explicit_covariance(adaact::patch_matrix(x, geometry)), 1e-13));
 }
 
-TEST(Covariance, ManyChunks_AddUpToOne) {
+TEST(Covariance, ManyChunksAddUpToOne) {
   const auto x =
       torch::randn({48, 8, 24, 24});  // 9.4 MB of patches a sample and a half: 8 MiB chunks
   const auto geometry = Geometry::convolution({3, 3}, {1}, {1}, {1}, 1);
@@ -40,7 +40,7 @@ TEST(Covariance, ManyChunks_AddUpToOne) {
   EXPECT_TRUE(all_close(moment.sum, explicit_covariance(rows), 1e-5));
 }
 
-TEST(Covariance, Diagonal_IsTheSecondMoment) {
+TEST(Covariance, DiagonalIsTheSecondMoment) {
   const auto x = torch::randn({5, 6, 9}, torch::kFloat64);
   const auto geometry = Geometry::convolution_with_named_padding({4}, {2}, "valid", {1}, 3);
   const auto full = adaact::covariance(x, geometry, /*with_bias=*/false);
@@ -49,7 +49,7 @@ TEST(Covariance, Diagonal_IsTheSecondMoment) {
   EXPECT_TRUE(all_close(full.sum.diagonal(0, 1, 2), diagonal.sum, 1e-13));
 }
 
-TEST(Covariance, EmptyBatch_IsNothing) {
+TEST(Covariance, EmptyBatchIsNothing) {
   const auto geometry = Geometry::convolution({3, 2}, {2, 1}, {1, 0}, {1, 2}, 2);
   for (const auto dtype : {torch::kFloat64, torch::kFloat32}) {
     const auto x = torch::empty({0, 4, 8, 7}, dtype);
@@ -60,7 +60,7 @@ TEST(Covariance, EmptyBatch_IsNothing) {
   }
 }
 
-TEST(Covariance, BFloat16Input_IsSummedInFloat32) {
+TEST(Covariance, BFloat16InputIsSummedInFloat32) {
   const auto x = torch::randn({64, 5}).to(torch::kBFloat16);
   const auto moment = adaact::covariance(x, Geometry::linear(), /*with_bias=*/true);
   EXPECT_EQ(moment.sum.scalar_type(), torch::kFloat32);

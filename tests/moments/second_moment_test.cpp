@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, SecondMoment,
                          [](const auto& info) { return c10::toString(info.param); });
 
 /// The oracle itself, against the convolution operator: a one-hot kernel reads one patch entry.
-TEST(PatchMatrix, OneHotKernels_ReadItsColumns) {
+TEST(PatchMatrix, OneHotKernelsReadItsColumns) {
   const auto x = torch::randn({2, 4, 7, 6}, torch::kFloat64);
   const auto geometry = Geometry::convolution({2, 3}, {2, 1}, {1, 2}, {2, 1}, 2);
   const auto patches = adaact::patch_matrix(x, geometry);  // (2, N·P, 12)
@@ -48,7 +48,7 @@ TEST(PatchMatrix, OneHotKernels_ReadItsColumns) {
   EXPECT_TRUE(bit_identical(patches, expected.contiguous()));
 }
 
-TEST(SecondMomentCpu, LargeInput_AgreesWithTheReferenceForAnyNumberOfThreads) {
+TEST(SecondMomentCpu, LargeInputAgreesWithTheReferenceForAnyNumberOfThreads) {
   torch::manual_seed(1);
   const auto threads = at::get_num_threads();
   for (const auto& x :
@@ -66,26 +66,26 @@ TEST(SecondMomentCpu, LargeInput_AgreesWithTheReferenceForAnyNumberOfThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(SecondMomentCpu, MillionSmallNumbersAfterOneLargeOne_AreNotLost) {
+TEST(SecondMomentCpu, MillionSmallNumbersAfterOneLargeOneAreNotLost) {
   auto x = torch::full({1 << 20, 1}, 1e-3F);
   x[0] = 100.0F;
   const auto sum = adaact::second_moment_cpu(x, Geometry::linear()).sum.item<double>();
   EXPECT_NEAR(sum, 1e4 + ((1 << 20) - 1) * 1e-6, 1e-2);
 }
 
-TEST(SecondMomentCpu, HalfPrecisionSquaresBeyondItsRange_AreSummedInFloat32) {
+TEST(SecondMomentCpu, HalfPrecisionSquaresBeyondItsRangeAreSummedInFloat32) {
   const auto x = torch::full({8, 3}, 30000.0).to(torch::kHalf);
   const auto mean = adaact::second_moment_cpu(x, Geometry::linear()).mean();
   EXPECT_TRUE(all_close(mean, torch::full({1, 3}, 9e8), 1e-3));
 }
 
-TEST(SecondMomentCpu, EmptyBatch_CountsNothing) {
+TEST(SecondMomentCpu, EmptyBatchCountsNothing) {
   const auto moment = adaact::second_moment_cpu(torch::zeros({0, 5}), Geometry::linear());
   EXPECT_EQ(moment.count, 0);
   EXPECT_TRUE(torch::equal(moment.sum, torch::zeros({1, 5})));
 }
 
-TEST(SecondMomentCpu, PermutedSamplesAndFeatures_PermuteTheResult) {
+TEST(SecondMomentCpu, PermutedSamplesAndFeaturesPermuteTheResult) {
   const auto x = torch::randn({50, 6}, torch::kFloat64);
   const auto moment = adaact::second_moment(x, Geometry::linear()).sum;
   const auto features = torch::randperm(6);
@@ -96,7 +96,7 @@ TEST(SecondMomentCpu, PermutedSamplesAndFeatures_PermuteTheResult) {
                         moment.index_select(1, features), 1e-14));
 }
 
-TEST(Geometry, InputThatDoesNotFit_IsAnErrorThatSaysWhy) {
+TEST(Geometry, InputThatDoesNotFitIsAnErrorThatSaysWhy) {
   const auto geometry = Geometry::convolution({3, 3}, {1}, {0}, {1}, 2);
   const auto error = [&](const std::vector<int64_t>& shape) {
     return error_of([&] { adaact::second_moment_cpu(torch::ones(shape), geometry); });

@@ -26,7 +26,7 @@ LayerKind kind_of(const LayerMap& map, const std::string& layer_name) {
   return LayerKind::Other;
 }
 
-TEST(LayerMap, NestedModel_ListsParametersAsLibTorchNamesThem) {
+TEST(LayerMap, NestedModelListsParametersAsLibTorchNamesThem) {
   torch::nn::ModuleList block(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4));
   torch::nn::ModuleList model(block, torch::nn::Linear(4, 2));
   const LayerMap map(*model);
@@ -49,7 +49,7 @@ TEST(LayerMap, KnowsWhatCannotBeObserved) {
   for (const auto& parameter : map.parameters()) EXPECT_FALSE(parameter.is_layer_weight);
 }
 
-TEST(LayerMap, RootThatIsALayerItself_HasAnEmptyName) {
+TEST(LayerMap, RootThatIsALayerItselfHasAnEmptyName) {
   torch::nn::Linear model(3, 2);
   const LayerMap map(*model);
   ASSERT_EQ(map.layers().size(), 1U);
@@ -58,7 +58,7 @@ TEST(LayerMap, RootThatIsALayerItself_HasAnEmptyName) {
   EXPECT_EQ(map.parameters()[0].biases, std::vector<std::size_t>{1});
 }
 
-TEST(LayerMap, RootOnTheStack_IsWalked) {
+TEST(LayerMap, RootOnTheStackIsWalked) {
   torch::nn::LinearImpl model(3, 2);
   const LayerMap map(model);
   EXPECT_EQ(names_of(map), (std::vector<std::string>{"weight", "bias"}));
@@ -77,7 +77,7 @@ struct TiedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Tied);
 
-TEST(LayerMap, TiedWeight_IsListedOnceAndBelongsToTheLayerWithAnInput) {
+TEST(LayerMap, TiedWeightIsListedOnceAndBelongsToTheLayerWithAnInput) {
   Tied model;
   const LayerMap map(*model);
   EXPECT_EQ(names_of(map), (std::vector<std::string>{"embedding.weight", "head.bias"}));
@@ -87,7 +87,7 @@ TEST(LayerMap, TiedWeight_IsListedOnceAndBelongsToTheLayerWithAnInput) {
   EXPECT_EQ(weight.biases, std::vector<std::size_t>{1});
 }
 
-TEST(LayerMap, MultiheadAttention_PairsPackedWeightWithPackedBias) {
+TEST(LayerMap, MultiheadAttentionPairsPackedWeightWithPackedBias) {
   torch::nn::MultiheadAttention model(torch::nn::MultiheadAttentionOptions(8, 2));
   const LayerMap map(*model);
   const auto names = names_of(map);
@@ -99,7 +99,7 @@ TEST(LayerMap, MultiheadAttention_PairsPackedWeightWithPackedBias) {
   }
 }
 
-TEST(LayerMap, NamedParameters_ArePairedByName) {
+TEST(LayerMap, NamedParametersArePairedByName) {
   const LayerMap map(adaact::NamedTensors{{"fc.weight", torch::ones({2, 3})},
                                           {"fc.bias", torch::ones({2})},
                                           {"scale", torch::ones({1})}});
@@ -107,7 +107,7 @@ TEST(LayerMap, NamedParameters_ArePairedByName) {
   EXPECT_EQ(map.layers().size(), 2U);
 }
 
-TEST(LayerMap, NamedParameters_RejectsDoubleAndUndefined) {
+TEST(LayerMap, NamedParametersRejectsDoubleAndUndefined) {
   const auto twice = error_of([] {
     LayerMap(adaact::NamedTensors{{"a", torch::ones({1})}, {"a", torch::ones({1})}});
   });

@@ -17,7 +17,7 @@ using adaact::NamedTensors;
 
 namespace F = torch::nn::functional;
 
-TEST(Observer, SequentialModel_SeesEveryLayerOnceWithItsInput) {
+TEST(Observer, SequentialModelSeesEveryLayerOnceWithItsInput) {
   torch::nn::Sequential model(torch::nn::Conv2d(3, 4, 3), torch::nn::ReLU(), torch::nn::Flatten(),
                               torch::nn::Linear(4 * 6 * 6, 5));
   Watch watch(*model);
@@ -29,7 +29,7 @@ TEST(Observer, SequentialModel_SeesEveryLayerOnceWithItsInput) {
   watch.observer.rethrow_failure();
 }
 
-TEST(Observer, Linear_SeesAnyLeadingDimensionsWithAndWithoutBias) {
+TEST(Observer, LinearSeesAnyLeadingDimensionsWithAndWithoutBias) {
   for (const bool bias : {true, false}) {
     torch::nn::Linear model(torch::nn::LinearOptions(4, 3).bias(bias));
     Watch watch(*model);
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         ConvolutionCase{"Depthwise", conv({3, 3}).groups(4).stride(2)}),
     [](const auto& info) { return info.param.name; });
 
-TEST(Observer, Conv1dAndConv3d_AreObserved) {
+TEST(Observer, Conv1dAndConv3dAreObserved) {
   torch::nn::Conv1d conv1d(
       torch::nn::Conv1dOptions(4, 6, 3).stride(2).padding(1).groups(2).bias(false));
   conv1d->to(torch::kFloat64);
@@ -110,7 +110,7 @@ TEST(Observer, Conv1dAndConv3d_AreObserved) {
   expect_patches_explain_output(watch3, conv3d->weight, output3);
 }
 
-TEST(Observer, UnbatchedConvolution_IsObserved) {
+TEST(Observer, UnbatchedConvolutionIsObserved) {
   torch::nn::Conv2d model(3, 4, 3);
   Watch watch(*model);
   torch::conv2d(torch::randn({3, 6, 6}), model->weight, model->bias);
@@ -132,7 +132,7 @@ struct FunctionalImpl : torch::nn::Module {
 };
 TORCH_MODULE(Functional);
 
-TEST(Observer, FunctionalCallsInAUsersForward_AreObservedWithTheirBias) {
+TEST(Observer, FunctionalCallsInAUsersForwardAreObservedWithTheirBias) {
   Functional model;
   Watch watch(*model);
   model->forward(torch::randn({2, 2, 5, 5}));
@@ -142,7 +142,7 @@ TEST(Observer, FunctionalCallsInAUsersForward_AreObservedWithTheirBias) {
   EXPECT_EQ(watch.observer.map().parameters()[bias].name, "b");
 }
 
-TEST(Observer, DirectConvolutionAndMm_AreObserved) {
+TEST(Observer, DirectConvolutionAndMmAreObserved) {
   const auto kernel = torch::randn({4, 2, 3}).requires_grad_();
   const auto w = torch::randn({3, 4}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"kernel", kernel}, {"w", w}}));
@@ -151,14 +151,14 @@ TEST(Observer, DirectConvolutionAndMm_AreObserved) {
   EXPECT_EQ(watch.weights(), (Names{"kernel", "w"}));
 }
 
-TEST(Observer, WeightUsedTwice_IsSeenTwice) {
+TEST(Observer, WeightUsedTwiceIsSeenTwice) {
   torch::nn::Linear model(4, 4);
   Watch watch(*model);
   model->forward(model->forward(torch::randn({2, 4})));
   EXPECT_EQ(watch.inputs().size(), 2U);
 }
 
-TEST(Observer, CpuAutocast_SeesTheOriginalWeightOnce) {
+TEST(Observer, CpuAutocastSeesTheOriginalWeightOnce) {
   torch::nn::Sequential model(torch::nn::Conv2d(2, 3, 3), torch::nn::Flatten(),
                               torch::nn::Linear(27, 4));
   Watch watch(*model);
@@ -189,7 +189,7 @@ struct CheckpointedLinear : torch::autograd::Function<CheckpointedLinear> {
   }
 };
 
-TEST(Observer, CheckpointedLayer_IsSeenOnceWhenRecomputed) {
+TEST(Observer, CheckpointedLayerIsSeenOnceWhenRecomputed) {
   const auto w = torch::randn({3, 4}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"w", w}}));
   const auto y = CheckpointedLinear::apply(torch::randn({2, 4}).requires_grad_(), w);
@@ -198,7 +198,7 @@ TEST(Observer, CheckpointedLayer_IsSeenOnceWhenRecomputed) {
   EXPECT_EQ(watch.inputs().size(), 1U);
 }
 
-TEST(Observer, ModelMovedToAnotherDtype_IsStillObserved) {
+TEST(Observer, ModelMovedToAnotherDtypeIsStillObserved) {
   torch::nn::Sequential model(torch::nn::Linear(4, 3), torch::nn::Linear(3, 4));
   Watch watch(*model);
   model->to(torch::kFloat64);
@@ -206,7 +206,7 @@ TEST(Observer, ModelMovedToAnotherDtype_IsStillObserved) {
   EXPECT_EQ(watch.weights(), (Names{"0.weight", "1.weight"}));
 }
 
-TEST(Observer, ParametersInOneFlatBuffer_AreToldApart) {
+TEST(Observer, ParametersInOneFlatBufferAreToldApart) {
   auto flat = torch::randn({24});
   const auto first = flat.narrow(0, 0, 12).view({3, 4}).requires_grad_();
   const auto second = flat.narrow(0, 12, 12).view({4, 3}).requires_grad_();
@@ -217,7 +217,7 @@ TEST(Observer, ParametersInOneFlatBuffer_AreToldApart) {
 
 // What is not to be observed.
 
-TEST(Observer, WithoutGradientsOrInEvaluationOrPaused_SeesNothing) {
+TEST(Observer, WithoutGradientsOrInEvaluationOrPausedSeesNothing) {
   torch::nn::Sequential model(torch::nn::Linear(4, 3));
   Watch watch(*model);
   const auto x = torch::randn({2, 4});
@@ -238,7 +238,7 @@ TEST(Observer, WithoutGradientsOrInEvaluationOrPaused_SeesNothing) {
   EXPECT_EQ(watch.inputs().size(), 1U);
 }
 
-TEST(Observer, OneLayerInEvaluationMode_IsTheOnlyOneLeftOut) {
+TEST(Observer, OneLayerInEvaluationModeIsTheOnlyOneLeftOut) {
   torch::nn::Sequential model(torch::nn::Linear(4, 4), torch::nn::Linear(4, 4));
   Watch watch(*model);
   model[0]->eval();
@@ -246,7 +246,7 @@ TEST(Observer, OneLayerInEvaluationMode_IsTheOnlyOneLeftOut) {
   EXPECT_EQ(watch.weights(), Names{"1.weight"});
 }
 
-TEST(Observer, SquareWeightMultipliedUntransposed_IsNoLayer) {
+TEST(Observer, SquareWeightMultipliedUntransposedIsNoLayer) {
   const auto w = torch::randn({4, 4}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"w", w}}));
   const auto x = torch::randn({2, 4});
@@ -259,14 +259,14 @@ TEST(Observer, SquareWeightMultipliedUntransposed_IsNoLayer) {
   EXPECT_EQ(watch.inputs().size(), 1U);
 }
 
-TEST(Observer, ScaledProduct_IsNoLayer) {
+TEST(Observer, ScaledProductIsNoLayer) {
   const auto w = torch::randn({3, 4}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"w", w}}));
   torch::addmm(torch::zeros({3}), torch::randn({2, 4}), w.t(), /*beta=*/1, /*alpha=*/2);
   EXPECT_EQ(watch.inputs().size(), 0U);
 }
 
-TEST(Observer, SeveralBackwardPassesThatAreRecorded_AreNoLayers) {
+TEST(Observer, SeveralBackwardPassesThatAreRecordedAreNoLayers) {
   const auto w = torch::randn({4, 4}, torch::kFloat64).requires_grad_();
   const auto kernel = torch::randn({4, 4, 3}, torch::kFloat64).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"w", w}, {"kernel", kernel}}));
@@ -279,7 +279,7 @@ TEST(Observer, SeveralBackwardPassesThatAreRecorded_AreNoLayers) {
   EXPECT_EQ(watch.weights(), (Names{"kernel", "w"}));
 }
 
-TEST(Observer, RecurrentCellsAndTransposedConvolutions_AreNoLayers) {
+TEST(Observer, RecurrentCellsAndTransposedConvolutionsAreNoLayers) {
   torch::nn::LSTM lstm(4, 3);
   torch::nn::GRU gru(4, 3);
   torch::nn::RNN rnn(4, 3);
@@ -309,7 +309,7 @@ TEST(Observer, RecurrentCellsAndTransposedConvolutions_AreNoLayers) {
   EXPECT_EQ(watch.weights(), Names{});
 }
 
-TEST(Observer, ParametrisedWeight_IsNoLayer) {
+TEST(Observer, ParametrisedWeightIsNoLayer) {
   const auto direction = torch::randn({3, 4}).requires_grad_();
   const auto length = torch::randn({3, 1}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"direction", direction}, {"length", length}}));
@@ -320,7 +320,7 @@ TEST(Observer, ParametrisedWeight_IsNoLayer) {
   EXPECT_EQ(watch.weights(), Names{});
 }
 
-TEST(Observer, WeightThatAddmmAddsTo_IsNoBias) {
+TEST(Observer, WeightThatAddmmAddsToIsNoBias) {
   const auto base = torch::randn({3, 3}).requires_grad_();
   const auto low_rank = torch::randn({3, 3}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"base", base}, {"low_rank", low_rank}}));
@@ -346,7 +346,7 @@ std::vector<Rows> packed_rows(const Watch& watch) {
   return rows;
 }
 
-TEST(Observer, MultiheadAttention_TellsRowSlicesApart) {
+TEST(Observer, MultiheadAttentionTellsRowSlicesApart) {
   torch::nn::MultiheadAttention model(torch::nn::MultiheadAttentionOptions(8, 2));
   const auto q = torch::randn({5, 2, 8});
   const auto k = torch::randn({4, 2, 8});
@@ -371,7 +371,7 @@ TEST(Observer, MultiheadAttention_TellsRowSlicesApart) {
   }
 }
 
-TEST(Observer, MultiheadAttentionWithSeparateProjections_IsObserved) {
+TEST(Observer, MultiheadAttentionWithSeparateProjectionsIsObserved) {
   torch::nn::MultiheadAttention model(torch::nn::MultiheadAttentionOptions(8, 2).kdim(6).vdim(6));
   Watch watch(*model);
   const auto memory = torch::randn({4, 2, 6});
@@ -385,7 +385,7 @@ TEST(Observer, MultiheadAttentionWithSeparateProjections_IsObserved) {
 
 // Output gradients, explicit observation, failures.
 
-TEST(Observer, OutputGradient_IsWhatAutogradComputes) {
+TEST(Observer, OutputGradientIsWhatAutogradComputes) {
   torch::nn::Sequential model(torch::nn::Linear(4, 3),
                               torch::nn::ReLU(torch::nn::ReLUOptions(true)),
                               torch::nn::Linear(3, 2));
@@ -403,7 +403,7 @@ TEST(Observer, OutputGradient_IsWhatAutogradComputes) {
                         model->parameters()[2].grad(), 1e-12));
 }
 
-TEST(Observer, ExplicitObservation_FollowsTheSameConditions) {
+TEST(Observer, ExplicitObservationFollowsTheSameConditions) {
   torch::nn::Linear model(4, 3);
   Watch watch(*model);
   const auto x = torch::randn({2, 4});
@@ -421,7 +421,7 @@ struct ThrowingListener : adaact::Listener {
   }
 };
 
-TEST(Observer, ListenerThatThrows_SurfacesOnceAndDoesNotDisturbTheForward) {
+TEST(Observer, ListenerThatThrowsSurfacesOnceAndDoesNotDisturbTheForward) {
   torch::nn::Linear model(4, 3);
   WarningCapture warnings;
   adaact::Observer observer(LayerMap(*model), std::make_shared<ThrowingListener>());
@@ -432,7 +432,7 @@ TEST(Observer, ListenerThatThrows_SurfacesOnceAndDoesNotDisturbTheForward) {
   EXPECT_TRUE(warnings.messages.empty());
 }
 
-TEST(Observer, OperatorThatFails_IsNoObservation) {
+TEST(Observer, OperatorThatFailsIsNoObservation) {
   torch::nn::Sequential model(torch::nn::Conv2d(3, 4, 3), torch::nn::Linear(4, 2));
   Watch watch(*model);
   EXPECT_ANY_THROW(torch::conv2d(torch::randn({2, 5, 8, 8}), model->parameters()[0]));
@@ -443,20 +443,20 @@ TEST(Observer, OperatorThatFails_IsNoObservation) {
   watch.observer.rethrow_failure();
 }
 
-TEST(Observer, ThreadWithoutOperatorRecords_IsRefusedWithAReason) {
+TEST(Observer, ThreadWithoutOperatorRecordsIsRefusedWithAReason) {
   torch::nn::Linear model(4, 3);
   const at::RecordFunctionGuard disabled(/*is_enabled=*/false);
   EXPECT_TRUE(contains(error_of([&] { Watch watch(*model); }), "cannot observe its layers"));
 }
 
-TEST(Observer, DoubleAsDefaultDtype_PassesTheSelfCheck) {
+TEST(Observer, DoubleAsDefaultDtypePassesTheSelfCheck) {
   torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
   torch::nn::Linear model(4, 3);
   EXPECT_NO_THROW(Watch watch(*model));
   torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
 }
 
-TEST(Observer, DestroyedObserver_SeesNothingMore) {
+TEST(Observer, DestroyedObserverSeesNothingMore) {
   torch::nn::Linear model(4, 3);
   auto watch = std::make_unique<Watch>(*model);
   const auto listener = watch->listener;
@@ -465,7 +465,7 @@ TEST(Observer, DestroyedObserver_SeesNothingMore) {
   EXPECT_EQ(listener->inputs.size(), 0U);
 }
 
-TEST(Observer, TwoObserversOfSharedAndOwnParameters_SeeTheirOwn) {
+TEST(Observer, TwoObserversOfSharedAndOwnParametersSeeTheirOwn) {
   torch::nn::Linear shared(4, 4);
   torch::nn::Linear own(4, 4);
   torch::nn::Sequential both(shared, own);

@@ -55,7 +55,7 @@ void train(Job& job) {
   }
 }
 
-TEST_F(Threads, ModelsTrainedAtOnce_EqualModelsTrainedOneByOne) {
+TEST_F(Threads, ModelsTrainedAtOnceEqualModelsTrainedOneByOne) {
   auto one_by_one = make_jobs(4);
   auto at_once = make_jobs(4);
   for (std::size_t i = 0; i < one_by_one.size(); ++i) {
@@ -68,7 +68,7 @@ TEST_F(Threads, ModelsTrainedAtOnce_EqualModelsTrainedOneByOne) {
   }
 }
 
-TEST_F(Threads, OneModelRunForwardInSeveralThreads_AddsUpAllOfThem) {
+TEST_F(Threads, OneModelRunForwardInSeveralThreadsAddsUpAllOfThem) {
   torch::nn::Linear model(6, 3);
   model->to(torch::kFloat64);
   AdaAct optimizer(*model);
@@ -79,7 +79,7 @@ TEST_F(Threads, OneModelRunForwardInSeveralThreads_AddsUpAllOfThem) {
   EXPECT_TRUE(all_close(optimizer.second_moment(model->weight), x.square().mean(0, true), 1e-13));
 }
 
-TEST_F(Threads, OptimizersThatComeAndGo_DoNotDisturbOneThatTrains) {
+TEST_F(Threads, OptimizersThatComeAndGoDoNotDisturbOneThatTrains) {
   auto quiet = make_jobs(1);
   auto disturbed = make_jobs(1);
   copy_values(quiet[0].model, disturbed[0].model);
@@ -101,7 +101,7 @@ TEST_F(Threads, OptimizersThatComeAndGo_DoNotDisturbOneThatTrains) {
   expect_bit_identical(snapshot(*disturbed[0].model), snapshot(*quiet[0].model));
 }
 
-TEST_F(Threads, OneModelRunBothWaysInSeveralThreads_GivesTheFactorsOfOneBatch) {
+TEST_F(Threads, OneModelRunBothWaysInSeveralThreadsGivesTheFactorsOfOneBatch) {
   torch::nn::Linear whole(6, 3);
   whole->to(torch::kFloat64);
   torch::nn::Linear parts(6, 3);

@@ -41,7 +41,7 @@ def forward(self, x):
   return torch::jit::load(file);
 }
 
-TEST(TorchScript, LoadedModule_IsSeenInEveryForward) {
+TEST(TorchScript, LoadedModuleIsSeenInEveryForward) {
   auto model = loaded_module();
   model.train();
   Watch watch{LayerMap(script_parameters(model))};
@@ -57,7 +57,7 @@ TEST(TorchScript, LoadedModule_IsSeenInEveryForward) {
   watch.observer.rethrow_failure();
 }
 
-TEST(TorchScript, OperatorsWithOtherValuesOnTheStack_AreSeen) {
+TEST(TorchScript, OperatorsWithOtherValuesOnTheStackAreSeen) {
   // The interpreter shows operators its whole stack, here with the first product below the second.
   torch::jit::Module model("model");
   model.register_parameter("first", torch::randn({3, 4}).requires_grad_(), false);
@@ -75,7 +75,7 @@ def forward(self, x):
   }
 }
 
-TEST(TorchScript, ModuleMovedToFloat64_IsStillSeen) {
+TEST(TorchScript, ModuleMovedToFloat64IsStillSeen) {
   auto model = loaded_module();
   Watch watch{LayerMap(script_parameters(model))};
   for (int run = 0; run < 3; ++run) model.forward({torch::randn({2, 2, 6, 6})});

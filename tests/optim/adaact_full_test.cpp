@@ -25,7 +25,7 @@ torch::Tensor inverse_root(const torch::Tensor& a, double damping, double eps) {
   return torch::linalg_inv(root + eps * torch::eye(n, a.options()));
 }
 
-TEST(AdaActFull, LinearWithBias_FollowsTheEquations) {
+TEST(AdaActFull, LinearWithBiasFollowsTheEquations) {
   torch::manual_seed(21);
   torch::nn::Linear model(4, 3);
   model->to(torch::kFloat64);
@@ -51,7 +51,7 @@ TEST(AdaActFull, LinearWithBias_FollowsTheEquations) {
   }
 }
 
-TEST(AdaActFull, UncorrelatedInputs_GiveTheDiagonalMethod) {
+TEST(AdaActFull, UncorrelatedInputsGiveTheDiagonalMethod) {
   torch::manual_seed(22);
   torch::nn::Linear diagonal(torch::nn::LinearOptions(4, 3).bias(false));
   torch::nn::Linear full(torch::nn::LinearOptions(4, 3).bias(false));
@@ -72,7 +72,7 @@ TEST(AdaActFull, UncorrelatedInputs_GiveTheDiagonalMethod) {
   expect_close(snapshot(*full), snapshot(*diagonal), 1e-10);
 }
 
-TEST(AdaActFull, DeadAndDuplicateInputs_KeepTheUpdateSmall) {
+TEST(AdaActFull, DeadAndDuplicateInputsKeepTheUpdateSmall) {
   torch::manual_seed(23);
   torch::nn::Linear model(6, 3);
   AdaAct optimizer(*model, full_options().damping(0.0).weight_decay(0.0));
@@ -88,7 +88,7 @@ TEST(AdaActFull, DeadAndDuplicateInputs_KeepTheUpdateSmall) {
   }
 }
 
-TEST(AdaActFull, RefreshPeriod_KeepsThePreconditionerBetweenRefreshes) {
+TEST(AdaActFull, RefreshPeriodKeepsThePreconditionerBetweenRefreshes) {
   torch::manual_seed(24);
   auto run = [](int64_t period) {
     torch::manual_seed(25);
@@ -110,7 +110,7 @@ TEST(AdaActFull, RefreshPeriod_KeepsThePreconditionerBetweenRefreshes) {
   EXPECT_FALSE(torch::equal(third[3][0], never[3][0]));  // step 4 refreshes
 }
 
-TEST(AdaActFull, MicroBatches_MatchTheFullBatch) {
+TEST(AdaActFull, MicroBatchesMatchTheFullBatch) {
   torch::manual_seed(26);
   SmallNet whole;
   SmallNet parts;
@@ -135,7 +135,7 @@ TEST(AdaActFull, MicroBatches_MatchTheFullBatch) {
   expect_close(snapshot(*parts), snapshot(*whole), 1e-9);
 }
 
-TEST(AdaActFull, BiasInAnotherGroup_KeepsThatGroupsOptions) {
+TEST(AdaActFull, BiasInAnotherGroupKeepsThatGroupsOptions) {
   torch::nn::Linear model(4, 3);
   model->to(torch::kFloat64);
   const auto options = full_options();
@@ -152,7 +152,7 @@ TEST(AdaActFull, BiasInAnotherGroup_KeepsThatGroupsOptions) {
   EXPECT_FALSE(torch::equal(model->weight, before[0]));
 }
 
-TEST(AdaActFull, BiasThatJoinsLater_StartsTheCovarianceAnew) {
+TEST(AdaActFull, BiasThatJoinsLaterStartsTheCovarianceAnew) {
   torch::nn::Linear model(4, 3);
   const auto options = full_options();
   std::vector<torch::optim::OptimizerParamGroup> groups;
@@ -173,7 +173,7 @@ TEST(AdaActFull, BiasThatJoinsLater_StartsTheCovarianceAnew) {
   EXPECT_FALSE(torch::equal(model->bias, before[1]));
 }
 
-TEST(AdaActFull, SwitchingTheVariantMidway_StartsTheMomentsAnew) {
+TEST(AdaActFull, SwitchingTheVariantMidwayStartsTheMomentsAnew) {
   auto model = make_mlp();
   AdaAct optimizer(*model);
   train_step(model, optimizer, row_batch(8));
@@ -184,7 +184,7 @@ TEST(AdaActFull, SwitchingTheVariantMidway_StartsTheMomentsAnew) {
   EXPECT_EQ(optimizer.second_moment(model->parameters()[0]).dim(), 3);
 }
 
-TEST(AdaActFull, BiasFrozenBeforeLoading_DoesNotUseItsColumn) {
+TEST(AdaActFull, BiasFrozenBeforeLoadingDoesNotUseItsColumn) {
   torch::nn::Linear model(4, 3);
   AdaAct saved(*model, full_options());
   model->forward(torch::randn({5, 4})).sum().backward();

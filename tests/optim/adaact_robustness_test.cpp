@@ -20,7 +20,7 @@ using adaact::UnobservedRule;
 
 // Values that are not finite.
 
-TEST(AdaAct, NonFiniteGradientOrInput_RejectsTheStepAndNamesThePlace) {
+TEST(AdaAct, NonFiniteGradientOrInputRejectsTheStepAndNamesThePlace) {
   for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     torch::manual_seed(13);
     auto model = make_mlp();
@@ -52,7 +52,7 @@ TEST(AdaAct, NonFiniteGradientOrInput_RejectsTheStepAndNamesThePlace) {
   }
 }
 
-TEST(AdaAct, SkipPolicy_SkipsAndCounts) {
+TEST(AdaAct, SkipPolicySkipsAndCounts) {
   auto model = make_mlp();
   AdaAct optimizer(*model, AdaActOptions().non_finite_policy(NonFinitePolicy::Skip));
   const auto before = snapshot(*model);
@@ -65,7 +65,7 @@ TEST(AdaAct, SkipPolicy_SkipsAndCounts) {
   EXPECT_EQ(optimizer.skipped_steps(), 1);
 }
 
-TEST(AdaAct, NonFiniteHalfPrecisionGradient_IsFound) {
+TEST(AdaAct, NonFiniteHalfPrecisionGradientIsFound) {
   auto model = make_mlp(torch::kBFloat16);
   AdaAct optimizer(*model);
   cross_entropy(model->forward(torch::randn({4, 6}).to(torch::kBFloat16)).to(torch::kFloat32),
@@ -77,7 +77,7 @@ TEST(AdaAct, NonFiniteHalfPrecisionGradient_IsFound) {
 
 // Precision, moves, TorchScript.
 
-TEST(AdaAct, BFloat16Model_KeepsFloat32StateAndTracksFloat32) {
+TEST(AdaAct, BFloat16ModelKeepsFloat32StateAndTracksFloat32) {
   torch::manual_seed(14);
   auto wide = make_mlp(torch::kFloat32);
   auto narrow = make_mlp(torch::kFloat32);
@@ -97,7 +97,7 @@ TEST(AdaAct, BFloat16Model_KeepsFloat32StateAndTracksFloat32) {
   expect_close(snapshot(*narrow), snapshot(*wide), 0.03);  // bfloat16 has 8 bits
 }
 
-TEST(AdaAct, CpuAutocast_GivesTheStatisticsOfTheFloat32Inputs) {
+TEST(AdaAct, CpuAutocastGivesTheStatisticsOfTheFloat32Inputs) {
   torch::nn::Linear model(4, 3);
   AdaAct optimizer(*model);
   const auto x = torch::randn({16, 4});
@@ -109,7 +109,7 @@ TEST(AdaAct, CpuAutocast_GivesTheStatisticsOfTheFloat32Inputs) {
   EXPECT_TRUE(all_close(optimizer.second_moment(model->weight), x.square().mean(0, true), 1e-6));
 }
 
-TEST(AdaAct, ModelMovedToFloat64_GoesOn) {
+TEST(AdaAct, ModelMovedToFloat64GoesOn) {
   auto model = make_mlp(torch::kFloat32);
   AdaAct optimizer(*model);
   train_step(model, optimizer, row_batch(8, torch::kFloat32));
@@ -120,7 +120,7 @@ TEST(AdaAct, ModelMovedToFloat64_GoesOn) {
   EXPECT_FALSE(torch::equal(snapshot(*model)[0], before[0]));
 }
 
-TEST(AdaAct, MovedOptimizer_GoesOn) {
+TEST(AdaAct, MovedOptimizerGoesOn) {
   torch::manual_seed(15);
   auto first = make_mlp();
   auto second = make_mlp();
@@ -141,7 +141,7 @@ TEST(AdaAct, MovedOptimizer_GoesOn) {
   expect_bit_identical(snapshot(*second), snapshot(*first));
 }
 
-TEST(AdaAct, OptimizerOutlivingTheModel_IsSafe) {
+TEST(AdaAct, OptimizerOutlivingTheModelIsSafe) {
   auto model = make_mlp();
   AdaAct optimizer(*model);
   train_step(model, optimizer, row_batch(8));
@@ -152,7 +152,7 @@ TEST(AdaAct, OptimizerOutlivingTheModel_IsSafe) {
   EXPECT_EQ(optimizer.coverage().size(), 4U);
 }
 
-TEST(AdaAct, TorchScriptModule_TrainsLikeTheSameModelInCpp) {
+TEST(AdaAct, TorchScriptModuleTrainsLikeTheSameModelInCpp) {
   torch::manual_seed(16);
   torch::nn::Linear cpp(4, 3);
   cpp->to(torch::kFloat64);
@@ -179,7 +179,7 @@ def forward(self, x):
   EXPECT_TRUE(all_close(script.attr("bias").toTensor().detach(), cpp->bias.detach(), 1e-12));
 }
 
-TEST(AdaAct, FailureInAnObservation_SurfacesFromStepUnlessDiscarded) {
+TEST(AdaAct, FailureInAnObservationSurfacesFromStepUnlessDiscarded) {
   torch::nn::Linear model(torch::nn::LinearOptions(4, 3).bias(false));
   AdaAct optimizer(*model);
   const auto sparse =
@@ -192,7 +192,7 @@ TEST(AdaAct, FailureInAnObservation_SurfacesFromStepUnlessDiscarded) {
   optimizer.step();
 }
 
-TEST(AdaAct, ComplexLayer_FollowsTheRuleForUnobserved) {
+TEST(AdaAct, ComplexLayerFollowsTheRuleForUnobserved) {
   const auto w = torch::randn({3, 4}, torch::kComplexFloat).requires_grad_();
   AdaAct optimizer(adaact::NamedTensors{{"w", w}}, AdaActOptions(0.1).weight_decay(0.0));
   const auto before = w.detach().clone();
@@ -203,7 +203,7 @@ TEST(AdaAct, ComplexLayer_FollowsTheRuleForUnobserved) {
 
 // Found in review.
 
-TEST(AdaAct, EmptyBatch_LeavesTheMomentsAlone) {
+TEST(AdaAct, EmptyBatchLeavesTheMomentsAlone) {
   auto model = make_mlp();
   AdaAct optimizer(*model, AdaActOptions(0.1).weight_decay(0.0));
   train_step(model, optimizer, row_batch(8));
@@ -216,7 +216,7 @@ TEST(AdaAct, EmptyBatch_LeavesTheMomentsAlone) {
     EXPECT_TRUE(parameter.isfinite().all().item<bool>());
 }
 
-TEST(AdaAct, ExplicitConvolution_NeedsItsGeometry) {
+TEST(AdaAct, ExplicitConvolutionNeedsItsGeometry) {
   torch::nn::Conv2d model(torch::nn::Conv2dOptions(2, 3, 3).bias(false));
   model->to(torch::kFloat64);
   AdaAct optimizer(*model);
@@ -231,7 +231,7 @@ TEST(AdaAct, ExplicitConvolution_NeedsItsGeometry) {
                         adaact::second_moment_reference(x, geometry).mean(), 1e-13));
 }
 
-TEST(AdaAct, ModelMovedBeforeAStepWithoutObservation_TakesItsMomentsAlong) {
+TEST(AdaAct, ModelMovedBeforeAStepWithoutObservationTakesItsMomentsAlong) {
   auto model = make_mlp(torch::kFloat32);
   AdaAct optimizer(*model);
   train_step(model, optimizer, row_batch(8, torch::kFloat32));
@@ -243,7 +243,7 @@ TEST(AdaAct, ModelMovedBeforeAStepWithoutObservation_TakesItsMomentsAlong) {
   EXPECT_EQ(optimizer.second_moment(model->parameters()[0]).scalar_type(), torch::kFloat64);
 }
 
-TEST(AdaAct, PolicyThatDiffersBetweenGroups_IsRefusedAndThatOfTheGroupsCounts) {
+TEST(AdaAct, PolicyThatDiffersBetweenGroupsIsRefusedAndThatOfTheGroupsCounts) {
   auto model = make_mlp();
   const auto skip = AdaActOptions().non_finite_policy(NonFinitePolicy::Skip);
   AdaAct optimizer(*model, adaact::no_decay_groups(*model, skip));  // defaults say throw
@@ -257,7 +257,7 @@ TEST(AdaAct, PolicyThatDiffersBetweenGroups_IsRefusedAndThatOfTheGroupsCounts) {
       contains(error_of([&] { AdaAct other(*model, groups); }), "non_finite_policy differs"));
 }
 
-TEST(AdaAct, GraphHeldOverAStep_IsKnownToBeStale) {
+TEST(AdaAct, GraphHeldOverAStepIsKnownToBeStale) {
   auto model = make_mlp();
   AdaAct optimizer(*model);
   const auto batch = row_batch(8);
@@ -267,7 +267,7 @@ TEST(AdaAct, GraphHeldOverAStep_IsKnownToBeStale) {
   EXPECT_TRUE(contains(error_of([&] { loss.backward(); }), "modified by an inplace operation"));
 }
 
-TEST(AdaAct, ParameterFrozenMidway_StaysWhereItIs) {
+TEST(AdaAct, ParameterFrozenMidwayStaysWhereItIs) {
   auto model = make_mlp();
   AdaAct optimizer(*model);
   train_step(model, optimizer, row_batch(8));
@@ -278,7 +278,7 @@ TEST(AdaAct, ParameterFrozenMidway_StaysWhereItIs) {
   EXPECT_FALSE(torch::equal(snapshot(*model)[2], before[2]));
 }
 
-TEST(AdaAct, ParameterListedTwice_IsUpdatedOnce) {
+TEST(AdaAct, ParameterListedTwiceIsUpdatedOnce) {
   torch::manual_seed(17);
   auto once = make_mlp();
   auto twice = make_mlp();
@@ -293,7 +293,7 @@ TEST(AdaAct, ParameterListedTwice_IsUpdatedOnce) {
   expect_bit_identical(snapshot(*twice), snapshot(*once));
 }
 
-TEST(AdaAct, OptionsOfAnotherOptimizer_AreRefused) {
+TEST(AdaAct, OptionsOfAnotherOptimizerAreRefused) {
   torch::nn::Linear model(3, 2);
   std::vector<torch::optim::OptimizerParamGroup> groups;
   groups.emplace_back(model->parameters(), std::make_unique<torch::optim::AdamOptions>(0.1));

@@ -19,7 +19,7 @@ using adaact::UnobservedRule;
 
 // What cannot be observed.
 
-TEST(AdaAct, UnobservedParameters_FollowTheChosenRule) {
+TEST(AdaAct, UnobservedParametersFollowTheChosenRule) {
   for (const auto rule : {UnobservedRule::PlainGradient, UnobservedRule::Momentum}) {
     const auto theta = torch::randn({3}, torch::kFloat64).requires_grad_();
     AdaAct optimizer(adaact::NamedTensors{{"theta", theta}},
@@ -67,7 +67,7 @@ struct OneOfEverythingImpl : torch::nn::Module {
 };
 TORCH_MODULE(OneOfEverything);
 
-TEST(AdaAct, Coverage_SaysForEveryParameterWhetherAndWhy) {
+TEST(AdaAct, CoverageSaysForEveryParameterWhetherAndWhy) {
   OneOfEverything model;
   WarningCapture warnings;
   AdaAct optimizer(*model);
@@ -100,7 +100,7 @@ TEST(AdaAct, Coverage_SaysForEveryParameterWhetherAndWhy) {
   EXPECT_FALSE(contains(warnings.messages[0], "linear.weight"));
 }
 
-TEST(AdaAct, CompletelyUsedModel_LogsNothing) {
+TEST(AdaAct, CompletelyUsedModelLogsNothing) {
   SmallNet model;
   WarningCapture warnings;
   AdaAct optimizer(*model);
@@ -108,7 +108,7 @@ TEST(AdaAct, CompletelyUsedModel_LogsNothing) {
   EXPECT_TRUE(warnings.messages.empty());
 }
 
-TEST(AdaAct, FrozenWeightWithTrainedBias_StaysWhileTheBiasMoves) {
+TEST(AdaAct, FrozenWeightWithTrainedBiasStaysWhileTheBiasMoves) {
   torch::nn::Linear model(4, 3);
   model->weight.requires_grad_(false);
   AdaAct optimizer(*model, AdaActOptions(0.1).weight_decay(0.0));
@@ -120,7 +120,7 @@ TEST(AdaAct, FrozenWeightWithTrainedBias_StaysWhileTheBiasMoves) {
   EXPECT_TRUE(all_close(model->bias.detach(), bias - 0.1 * 5.0 / (1 + 1e-8), 1e-6));
 }
 
-TEST(AdaAct, SparseGradient_IsAnErrorThatNamesTheParameterAndChangesNothing) {
+TEST(AdaAct, SparseGradientIsAnErrorThatNamesTheParameterAndChangesNothing) {
   torch::nn::ModuleDict model(torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>{
       {"table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)).ptr()},
       {"fc", torch::nn::Linear(3, 2).ptr()}});
@@ -132,7 +132,7 @@ TEST(AdaAct, SparseGradient_IsAnErrorThatNamesTheParameterAndChangesNothing) {
   expect_bit_identical(snapshot(*model), before);
 }
 
-TEST(AdaAct, CrossAttention_ScalesEachSliceByItsOwnInput) {
+TEST(AdaAct, CrossAttentionScalesEachSliceByItsOwnInput) {
   torch::manual_seed(12);
   torch::nn::MultiheadAttention model(torch::nn::MultiheadAttentionOptions(4, 2).bias(false));
   model->to(torch::kFloat64);
@@ -164,7 +164,7 @@ TEST(AdaAct, CrossAttention_ScalesEachSliceByItsOwnInput) {
   EXPECT_TRUE(all_close(v_hat[1], average(moment(memory), moment(query)), 1e-12));
 }
 
-TEST(AdaAct, RowsThatWereNeverUsed_FollowTheRuleForUnobserved) {
+TEST(AdaAct, RowsThatWereNeverUsedFollowTheRuleForUnobserved) {
   for (const auto rule : {UnobservedRule::PlainGradient, UnobservedRule::Momentum}) {
     const auto w = torch::randn({6, 4}, torch::kFloat64).requires_grad_();
     const auto before = w.detach().clone();
@@ -182,7 +182,7 @@ TEST(AdaAct, RowsThatWereNeverUsed_FollowTheRuleForUnobserved) {
 
 // Groups and options.
 
-TEST(AdaAct, ParameterGroups_HaveTheirOwnOptions) {
+TEST(AdaAct, ParameterGroupsHaveTheirOwnOptions) {
   torch::nn::Linear model(4, 3);
   std::vector<torch::optim::OptimizerParamGroup> groups;
   groups.emplace_back(std::vector<torch::Tensor>{model->weight},
@@ -198,7 +198,7 @@ TEST(AdaAct, ParameterGroups_HaveTheirOwnOptions) {
   EXPECT_EQ(optimizer.param_groups()[1].options().get_lr(), 0.0);
 }
 
-TEST(AdaAct, NoDecayGroups_ExemptBiasesNormalisationAndTokens) {
+TEST(AdaAct, NoDecayGroupsExemptBiasesNormalisationAndTokens) {
   SmallNet model;
   model->register_parameter("cls_token", torch::zeros({1, 1, 4}));
   model->register_parameter("pos_embed", torch::zeros({1, 9, 4}));
@@ -211,7 +211,7 @@ TEST(AdaAct, NoDecayGroups_ExemptBiasesNormalisationAndTokens) {
   EXPECT_EQ(exempt.weight_decay(), 0.0);
 }
 
-TEST(AdaAct, GroupAddedLater_IsUpdatedAndCheckedLikeTheFirst) {
+TEST(AdaAct, GroupAddedLaterIsUpdatedAndCheckedLikeTheFirst) {
   torch::nn::Linear model(4, 3);
   std::vector<torch::optim::OptimizerParamGroup> first;
   first.emplace_back(std::vector<torch::Tensor>{model->weight});
@@ -230,7 +230,7 @@ TEST(AdaAct, GroupAddedLater_IsUpdatedAndCheckedLikeTheFirst) {
                        "is no parameter of the model"));
 }
 
-TEST(AdaAct, LibTorchsScheduler_ChangesTheRate) {
+TEST(AdaAct, LibTorchsSchedulerChangesTheRate) {
   torch::nn::Linear model(4, 3);
   AdaAct optimizer(*model, AdaActOptions(0.1));
   torch::optim::StepLR scheduler(optimizer, /*step_size=*/1, /*gamma=*/0.5);
@@ -239,7 +239,7 @@ TEST(AdaAct, LibTorchsScheduler_ChangesTheRate) {
   EXPECT_DOUBLE_EQ(optimizer.param_groups()[0].options().get_lr(), 0.05);
 }
 
-TEST(AdaActOptions, BadValues_AreNamedWithWhatWasExpected) {
+TEST(AdaActOptions, BadValuesAreNamedWithWhatWasExpected) {
   torch::nn::Linear model(2, 2);
   const auto error = [&](const AdaActOptions& options) {
     return error_of([&] { AdaAct optimizer(*model, options); });
@@ -259,7 +259,7 @@ TEST(AdaActOptions, BadValues_AreNamedWithWhatWasExpected) {
                "cannot be clipped"));
 }
 
-TEST(AdaActOptions, Json_SurvivesARoundTripAndRejectsUnknownKeys) {
+TEST(AdaActOptions, JsonSurvivesARoundTripAndRejectsUnknownKeys) {
   const auto options = AdaActOptions(0.3)
                            .betas({0.8, 0.95})
                            .eps(1e-5)
@@ -280,7 +280,7 @@ TEST(AdaActOptions, Json_SurvivesARoundTripAndRejectsUnknownKeys) {
                        "diagonal, full"));
 }
 
-TEST(AdaAct, ModelWithoutParameters_IsRefused) {
+TEST(AdaAct, ModelWithoutParametersIsRefused) {
   torch::nn::ReLU model;
   EXPECT_TRUE(contains(error_of([&] { AdaAct optimizer(*model); }), "no parameters"));
 }

@@ -33,7 +33,7 @@ std::vector<Batch> batches(int count, torch::ScalarType dtype) {
 
 class Resume : public ::testing::TestWithParam<std::pair<torch::ScalarType, adaact::Covariance>> {};
 
-TEST_P(Resume, FromAFile_IsBitIdenticalToAnUninterruptedRun) {
+TEST_P(Resume, FromAFileIsBitIdenticalToAnUninterruptedRun) {
   const auto [dtype, covariance] = GetParam();
   const auto options = AdaActOptions(0.05).covariance(covariance).refresh_period(4);
   const auto data = batches(10, dtype);
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(AdaActState, Resume,
                                            std::pair{torch::kFloat32, adaact::Covariance::Full},
                                            std::pair{torch::kFloat64, adaact::Covariance::Full}));
 
-TEST(AdaActState, StreamAndLibTorchArchive_HoldTheSameState) {
+TEST(AdaActState, StreamAndLibTorchArchiveHoldTheSameState) {
   const auto data = batches(4, torch::kFloat32);
   Training original(torch::kFloat32);
   for (int t = 0; t < 3; ++t) train_step(original.model, original.optimizer, data[t]);
@@ -84,7 +84,7 @@ TEST(AdaActState, StreamAndLibTorchArchive_HoldTheSameState) {
   expect_bit_identical(snapshot(*from_archive.model), snapshot(*original.model));
 }
 
-TEST(AdaActState, OptionsOfEveryGroup_AreRestored) {
+TEST(AdaActState, OptionsOfEveryGroupAreRestored) {
   torch::nn::Linear model(3, 2);
   const AdaActOptions options(0.1);
   AdaAct saved(*model, adaact::no_decay_groups(*model, options), options);
@@ -97,7 +97,7 @@ TEST(AdaActState, OptionsOfEveryGroup_AreRestored) {
   EXPECT_EQ(loaded.param_groups()[1].options().get_lr(), 0.025);
 }
 
-TEST(AdaActState, ReorderedModel_FindsItsStateByName) {
+TEST(AdaActState, ReorderedModelFindsItsStateByName) {
   const auto a = torch::randn({2, 3}).requires_grad_();
   const auto b = torch::randn({2, 2}).requires_grad_();
   AdaAct saved(adaact::NamedTensors{{"a", a}, {"b", b}});
@@ -111,7 +111,7 @@ TEST(AdaActState, ReorderedModel_FindsItsStateByName) {
   EXPECT_TRUE(bit_identical(loaded.second_moment(b), saved.second_moment(b)));
 }
 
-TEST(AdaActState, SkippedSteps_AreKept) {
+TEST(AdaActState, SkippedStepsAreKept) {
   Training saved(torch::kFloat32, AdaActOptions().non_finite_policy(adaact::NonFinitePolicy::Skip));
   auto batch = image_batch(4, torch::kFloat32);
   batch.x.fill_(std::nanf(""));
@@ -125,7 +125,7 @@ TEST(AdaActState, SkippedSteps_AreKept) {
   EXPECT_EQ(loaded.optimizer.skipped_steps(), 2);
 }
 
-TEST(AdaActState, ModelWithoutBiases_ResumesWithItsNoDecayGroups) {
+TEST(AdaActState, ModelWithoutBiasesResumesWithItsNoDecayGroups) {
   torch::nn::Linear model(torch::nn::LinearOptions(3, 2).bias(false));
   AdaAct saved(*model, adaact::no_decay_groups(*model, AdaActOptions()));
   EXPECT_EQ(saved.param_groups().size(), 1U);
@@ -135,7 +135,7 @@ TEST(AdaActState, ModelWithoutBiases_ResumesWithItsNoDecayGroups) {
   EXPECT_NO_THROW(loaded.named_state().load(stream));
 }
 
-TEST(AdaActState, CrossAttention_ResumesWithItsSegments) {
+TEST(AdaActState, CrossAttentionResumesWithItsSegments) {
   torch::manual_seed(32);
   const auto make = [] {
     return torch::nn::MultiheadAttention(torch::nn::MultiheadAttentionOptions(4, 2));
@@ -161,7 +161,7 @@ TEST(AdaActState, CrossAttention_ResumesWithItsSegments) {
   expect_bit_identical(snapshot(*resumed), snapshot(*model));
 }
 
-TEST(AdaActState, OtherNamesShapesOrGroups_AreListed) {
+TEST(AdaActState, OtherNamesShapesOrGroupsAreListed) {
   const auto state_of = [](const adaact::NamedTensors& parameters) {
     std::stringstream stream;
     AdaAct(parameters).named_state().save(stream);
@@ -187,7 +187,7 @@ TEST(AdaActState, OtherNamesShapesOrGroups_AreListed) {
                        "2 groups here, 1 in the file"));
 }
 
-TEST(AdaActState, WeightsFile_IsNoOptimizerState) {
+TEST(AdaActState, WeightsFileIsNoOptimizerState) {
   torch::nn::Linear model(3, 2);
   AdaAct optimizer(*model);
   adaact::TensorFile weights;
@@ -198,7 +198,7 @@ TEST(AdaActState, WeightsFile_IsNoOptimizerState) {
                        "holds no optimizer state"));
 }
 
-TEST(AdaActState, EntryThatDoesNotFit_IsRefused) {
+TEST(AdaActState, EntryThatDoesNotFitIsRefused) {
   torch::nn::Linear model(3, 2);
   AdaAct optimizer(*model);
   model->forward(torch::randn({4, 3})).sum().backward();
@@ -220,7 +220,7 @@ TEST(AdaActState, EntryThatDoesNotFit_IsRefused) {
   EXPECT_TRUE(refused("surprise", torch::zeros({2})));
 }
 
-TEST(AdaActState, EveryAlteredOrMissingByte_IsAnErrorAndTheOptimizerKeepsItsState) {
+TEST(AdaActState, EveryAlteredOrMissingByteIsAnErrorAndTheOptimizerKeepsItsState) {
   const auto w = torch::randn({1, 2}).requires_grad_();
   const adaact::NamedTensors parameters{{"w", w}};
   AdaAct saved(parameters);
@@ -250,7 +250,7 @@ TEST(AdaActState, EveryAlteredOrMissingByte_IsAnErrorAndTheOptimizerKeepsItsStat
   }
 }
 
-TEST(AdaActState, MissingFile_IsNamedAndUnwritableFolderToo) {
+TEST(AdaActState, MissingFileIsNamedAndUnwritableFolderToo) {
   torch::nn::Linear model(3, 2);
   AdaAct optimizer(*model);
   EXPECT_TRUE(

@@ -47,7 +47,7 @@ struct PaperLinear {
 
 class AdaActEquations : public ::testing::TestWithParam<AdaActOptions> {};
 
-TEST_P(AdaActEquations, LinearLayer_FollowsThePaper) {
+TEST_P(AdaActEquations, LinearLayerFollowsThePaper) {
   torch::manual_seed(3);
   torch::nn::Linear model(5, 4);
   model->to(torch::kFloat64);
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Options, AdaActEquations,
                                            AdaActOptions(0.1).betas({0.0, 0.0}),
                                            AdaActOptions(0.1).clip_range({2.0, 8.0})));
 
-TEST(AdaAct, GroupedConvolution_UsesEachGroupsOwnInput) {
+TEST(AdaAct, GroupedConvolutionUsesEachGroupsOwnInput) {
   torch::nn::Conv2d model(torch::nn::Conv2dOptions(4, 6, 3).groups(2).bias(false));
   model->to(torch::kFloat64);
   const auto before = model->weight.detach().clone();
@@ -91,7 +91,7 @@ TEST(AdaAct, GroupedConvolution_UsesEachGroupsOwnInput) {
   }
 }
 
-TEST(AdaAct, ManyStepsOfEveryRule_AgreeInChannelsLast) {
+TEST(AdaAct, ManyStepsOfEveryRuleAgreeInChannelsLast) {
   torch::manual_seed(4);
   SmallNet plain;
   SmallNet strided;
@@ -117,7 +117,7 @@ TEST(AdaAct, ManyStepsOfEveryRule_AgreeInChannelsLast) {
 
 // Statistics belong to steps.
 
-TEST(AdaAct, GradientAccumulation_MatchesFullBatch) {
+TEST(AdaAct, GradientAccumulationMatchesFullBatch) {
   torch::manual_seed(5);
   auto whole = make_mlp();
   auto parts = make_mlp();
@@ -140,7 +140,7 @@ TEST(AdaAct, GradientAccumulation_MatchesFullBatch) {
   expect_close(snapshot(*parts), snapshot(*whole), 1e-12);
 }
 
-TEST(AdaAct, ForwardThenZeroGradThenBackward_IsTheUsualStep) {
+TEST(AdaAct, ForwardThenZeroGradThenBackwardIsTheUsualStep) {
   torch::manual_seed(6);
   auto first = make_mlp();
   auto second = make_mlp();
@@ -156,7 +156,7 @@ TEST(AdaAct, ForwardThenZeroGradThenBackward_IsTheUsualStep) {
   expect_bit_identical(snapshot(*second), snapshot(*first));
 }
 
-TEST(AdaAct, DiscardedPausedAndEvaluationForwards_LeaveNoTrace) {
+TEST(AdaAct, DiscardedPausedAndEvaluationForwardsLeaveNoTrace) {
   torch::manual_seed(7);
   auto first = make_mlp();
   auto second = make_mlp();
@@ -180,7 +180,7 @@ TEST(AdaAct, DiscardedPausedAndEvaluationForwards_LeaveNoTrace) {
   expect_bit_identical(snapshot(*second), snapshot(*first));
 }
 
-TEST(AdaAct, Closure_IsEvaluatedWithGradients) {
+TEST(AdaAct, ClosureIsEvaluatedWithGradients) {
   torch::manual_seed(8);
   auto first = make_mlp();
   auto second = make_mlp();
@@ -200,7 +200,7 @@ TEST(AdaAct, Closure_IsEvaluatedWithGradients) {
   expect_bit_identical(snapshot(*second), snapshot(*first));
 }
 
-TEST(AdaAct, LayerThatAppearsAtStep1000_TakesTheSameFirstStep) {
+TEST(AdaAct, LayerThatAppearsAtStep1000TakesTheSameFirstStep) {
   torch::manual_seed(9);
   struct TwoHeadsImpl : torch::nn::Module {
     TwoHeadsImpl() {
@@ -229,7 +229,7 @@ TEST(AdaAct, LayerThatAppearsAtStep1000_TakesTheSameFirstStep) {
   expect_bit_identical(run(999), run(0));
 }
 
-TEST(AdaAct, LayerNotUsedInAStep_KeepsItsMoments) {
+TEST(AdaAct, LayerNotUsedInAStepKeepsItsMoments) {
   auto model = make_mlp();
   AdaAct optimizer(*model);
   train_step(model, optimizer, row_batch(8));
@@ -243,7 +243,7 @@ TEST(AdaAct, LayerNotUsedInAStep_KeepsItsMoments) {
   EXPECT_FALSE(torch::equal(weight, value));
 }
 
-TEST(AdaAct, WeightUsedTwice_CountsBothUses) {
+TEST(AdaAct, WeightUsedTwiceCountsBothUses) {
   torch::nn::Linear model(torch::nn::LinearOptions(3, 3).bias(false));
   model->to(torch::kFloat64);
   AdaAct optimizer(*model);
@@ -255,7 +255,7 @@ TEST(AdaAct, WeightUsedTwice_CountsBothUses) {
   EXPECT_TRUE(all_close(optimizer.second_moment(model->weight), expected, 1e-14));
 }
 
-TEST(AdaAct, ExplicitObservation_IsAsGoodAsASeenOne) {
+TEST(AdaAct, ExplicitObservationIsAsGoodAsASeenOne) {
   torch::manual_seed(11);
   torch::nn::Linear seen(4, 3);
   torch::nn::Linear told(4, 3);

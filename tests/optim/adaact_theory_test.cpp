@@ -52,7 +52,7 @@ class NonconvexProblem {
 /// Corollary 4.2: with η_t = 1/√t, min_{t ≤ T} E‖∇f‖² ≤ (Q₁ + Q₂ log T)/√T. An upper bound, so the
 /// check is one-sided: the fitted exponent of the minimum in T may not be slower than that of
 /// log T/√T over the same range.
-TEST(AdaActTheory, MinimumGradientNorm_DecaysAtLeastAsFastAsTheCorollaryAllows) {
+TEST(AdaActTheory, MinimumGradientNormDecaysAtLeastAsFastAsTheCorollaryAllows) {
   constexpr int kSeeds = 5;
   constexpr int kSteps = 2048;
   std::vector<int> horizons;
@@ -101,7 +101,7 @@ TEST(AdaActTheory, MinimumGradientNorm_DecaysAtLeastAsFastAsTheCorollaryAllows) 
   EXPECT_LT(minimum.back(), minimum.front() / 4);
 }
 
-TEST(AdaActTheory, ScalingALayersInputs_ScalesVByItsSquareAndTheStepByItsInverse) {
+TEST(AdaActTheory, ScalingALayersInputsScalesVByItsSquareAndTheStepByItsInverse) {
   constexpr double kScale = 8.0;
   const auto x = double_randn({16, 5});
   const auto run = [&](double scale) {
@@ -121,7 +121,7 @@ TEST(AdaActTheory, ScalingALayersInputs_ScalesVByItsSquareAndTheStepByItsInverse
   EXPECT_TRUE(all_close(scaled_step, step / kScale, 1e-7));  // up to ε
 }
 
-TEST(AdaActTheory, PermutingSamples_ChangesNothing) {
+TEST(AdaActTheory, PermutingSamplesChangesNothing) {
   const auto order = torch::randperm(12);
   const auto batch = row_batch(12);
   const auto run = [&](const Batch& data) {
@@ -135,7 +135,7 @@ TEST(AdaActTheory, PermutingSamples_ChangesNothing) {
                1e-12);
 }
 
-TEST(AdaActTheory, PermutingInputFeatures_PermutesVAndTheUpdate) {
+TEST(AdaActTheory, PermutingInputFeaturesPermutesVAndTheUpdate) {
   const auto order = torch::randperm(6);
   const auto x = double_randn({10, 6});
   torch::nn::Linear model(6, 3);
@@ -163,7 +163,7 @@ TEST(AdaActTheory, PermutingInputFeatures_PermutesVAndTheUpdate) {
       all_close(permuted->weight.detach(), model->weight.detach().index_select(1, order), 1e-13));
 }
 
-TEST(AdaActTheory, NeuronWiseAdaptivity_RowsThatReadTheSameInputShareTheirStepSize) {
+TEST(AdaActTheory, NeuronWiseAdaptivityRowsThatReadTheSameInputShareTheirStepSize) {
   torch::nn::Linear model(torch::nn::LinearOptions(4, 3).bias(false));
   model->to(torch::kFloat64);
   const auto before = model->weight.detach().clone();

@@ -268,7 +268,7 @@ TEST_P(EveryOptimizer, RefusesTheStateOfAnother) {
   EXPECT_EQ(state_bytes(*optimizer), before);
 }
 
-TEST_P(EveryOptimizer, TwoGroups_EachFollowItsOwnOptions) {
+TEST_P(EveryOptimizer, TwoGroupsEachFollowItsOwnOptions) {
   SmallNet model;
   const auto optimizer = make(model, json::object(), adaact::DecayRule::NoVectors);
   ASSERT_EQ(optimizer->param_groups().size(), 2U);

@@ -103,15 +103,15 @@ void expect_the_equations(const LambOptions& options, double input_scale = 1.0) 
 
 TEST(Lamb, FollowsTheEquations) { expect_the_equations(LambOptions(0.01).weight_decay(0.1)); }
 
-TEST(Lamb, TrustClip_KeepsTheRatioBelowOne) {
+TEST(Lamb, TrustClipKeepsTheRatioBelowOne) {
   expect_the_equations(LambOptions(0.01).weight_decay(0.1).trust_clip(true));
 }
 
-TEST(Lamb, WithoutDecay_TheRatioIsNotUsed) {
+TEST(Lamb, WithoutDecayTheRatioIsNotUsed) {
   expect_the_equations(LambOptions(0.01).weight_decay(0.0));
 }
 
-TEST(Lamb, AlwaysAdapt_UsesItWithoutDecayToo) {
+TEST(Lamb, AlwaysAdaptUsesItWithoutDecayToo) {
   expect_the_equations(LambOptions(0.01).weight_decay(0.0).always_adapt(true));
 }
 
