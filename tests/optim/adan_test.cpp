@@ -56,6 +56,19 @@ TEST(AdanUpdate, TheLoopEqualsTheReference) {
   }
 }
 
+TEST(AdanUpdate, WhatIsLeftOfABetaCloseToOneIsExactInFloat32) {
+  torch::manual_seed(0);
+  const AdanScalars step{0.01, 0.999, 0.999, 0.999, 1e-8, 0.0, true, 1.0, 1e-3, 1e-3, 1e-3};
+  const auto expected = random_tensors(1000, torch::kFloat32);
+  for (const auto& average : {expected.m, expected.v, expected.n}) average.zero_();
+  const auto actual = copy_of(expected);
+  adan_update_reference(expected, step);
+  adan_update_cpu(actual, step);
+  EXPECT_TRUE(all_close(actual.m, expected.m, 5e-7));  // (1 − β₁) g and the like
+  EXPECT_TRUE(all_close(actual.v, expected.v, 5e-7));
+  EXPECT_TRUE(all_close(actual.n, expected.n, 5e-7));
+}
+
 /// The equations, written out for one parameter.
 struct AdanEquations {
   explicit AdanEquations(const torch::Tensor& start) : theta(start.detach().clone()) {}

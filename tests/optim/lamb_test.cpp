@@ -41,6 +41,19 @@ TEST(LambUpdate, TheLoopEqualsTheReference) {
   }
 }
 
+TEST(LambUpdate, WhatIsLeftOfABetaCloseToOneIsExactInFloat32) {
+  torch::manual_seed(0);
+  const LambScalars step{0.01, 0.999, 0.999, 1e-6, 0.0, true, false, 1.0, 1e-3, 1e-3};
+  const auto theta = torch::randn({1, 1000});
+  const auto g = torch::randn({1, 1000});
+  const LambTensors expected{theta.clone(), g, torch::zeros_like(g), torch::zeros_like(g)};
+  const LambTensors actual{theta.clone(), g, torch::zeros_like(g), torch::zeros_like(g)};
+  lamb_update_reference(expected, step);
+  lamb_update_cpu(actual, step);
+  EXPECT_TRUE(all_close(actual.m, expected.m, 5e-7));  // (1 − β₁) g
+  EXPECT_TRUE(all_close(actual.v, expected.v, 5e-7));  // (1 − β₂) g²
+}
+
 /// The equations, written out for one parameter.
 struct LambEquations {
   LambEquations(const torch::Tensor& start, const LambOptions& its_options)

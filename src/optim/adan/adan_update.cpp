@@ -17,6 +17,9 @@ struct AdanLoopScalars {
       : beta1(static_cast<State>(step.beta1)),
         beta2(static_cast<State>(step.beta2)),
         beta3(static_cast<State>(step.beta3)),
+        one_minus_beta1(static_cast<State>(1.0 - step.beta1)),
+        one_minus_beta2(static_cast<State>(1.0 - step.beta2)),
+        one_minus_beta3(static_cast<State>(1.0 - step.beta3)),
         eps(static_cast<State>(step.eps)),
         gradient_scale(static_cast<State>(step.gradient_scale)),
         m_scale(static_cast<State>(1.0 / step.correction1)),
@@ -26,7 +29,10 @@ struct AdanLoopScalars {
     theta_scale = static_cast<State>(step.proximal ? 1.0 / (1.0 + decay) : 1.0 - decay);
     u_scale = static_cast<State>(step.proximal ? step.lr / (1.0 + decay) : step.lr);
   }
-  State beta1, beta2, beta3, eps, gradient_scale;
+  State beta1, beta2, beta3;
+  // Not 1 − (rounded β): for β = 0.999 in float32 that is off by 1.3e-5 of itself.
+  State one_minus_beta1, one_minus_beta2, one_minus_beta3;
+  State eps, gradient_scale;
   State m_scale, v_scale, n_scale;  // 1/bc₁, β₂/bc₂, 1/bc₃
   State theta_scale, u_scale;       // θ ← theta_scale · θ − u_scale · u
 };
@@ -41,9 +47,9 @@ struct AdanLoop {
       const State g = static_cast<State>(grad[i]) * s.gradient_scale;
       const State diff = g - previous[i];
       const State ahead = g + s.beta2 * diff;
-      m[i] = s.beta1 * m[i] + (State(1) - s.beta1) * g;
-      v[i] = s.beta2 * v[i] + (State(1) - s.beta2) * diff;
-      n[i] = s.beta3 * n[i] + (State(1) - s.beta3) * ahead * ahead;
+      m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g;
+      v[i] = s.beta2 * v[i] + s.one_minus_beta2 * diff;
+      n[i] = s.beta3 * n[i] + s.one_minus_beta3 * ahead * ahead;
       const State u = (s.m_scale * m[i] + s.v_scale * v[i]) / (std::sqrt(s.n_scale * n[i]) + s.eps);
       theta[i] = static_cast<Scalar>(s.theta_scale * static_cast<State>(theta[i]) - s.u_scale * u);
       previous[i] = g;

@@ -16,12 +16,17 @@ struct LambLoopScalars {
   explicit LambLoopScalars(const LambScalars& step)
       : beta1(static_cast<State>(step.beta1)),
         beta2(static_cast<State>(step.beta2)),
+        one_minus_beta1(static_cast<State>(1.0 - step.beta1)),
+        one_minus_beta2(static_cast<State>(1.0 - step.beta2)),
         eps(static_cast<State>(step.eps)),
         weight_decay(static_cast<State>(step.weight_decay)),
         gradient_scale(static_cast<State>(step.gradient_scale)),
         m_scale(static_cast<State>(1.0 / step.correction1)),
         v_scale(static_cast<State>(1.0 / step.correction2)) {}
-  State beta1, beta2, eps, weight_decay, gradient_scale;
+  State beta1, beta2;
+  // Not 1 − (rounded β): for β = 0.999 in float32 that is off by 1.3e-5 of itself.
+  State one_minus_beta1, one_minus_beta2;
+  State eps, weight_decay, gradient_scale;
   State m_scale, v_scale;  // 1/bc₁, 1/bc₂
 };
 
@@ -33,8 +38,8 @@ struct LambLoop {
     const auto s = *scalars;
     for (std::int64_t i = 0; i < count; ++i) {
       const State g = static_cast<State>(grad[i]) * s.gradient_scale;
-      m[i] = s.beta1 * m[i] + (State(1) - s.beta1) * g;
-      v[i] = s.beta2 * v[i] + (State(1) - s.beta2) * g * g;
+      m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g;
+      v[i] = s.beta2 * v[i] + s.one_minus_beta2 * g * g;
       u[i] = s.m_scale * m[i] / (std::sqrt(s.v_scale * v[i]) + s.eps) +
              s.weight_decay * static_cast<State>(theta[i]);
     }
