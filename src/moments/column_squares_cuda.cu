@@ -10,13 +10,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <type_traits>
 
 #include <ATen/Dispatch.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "kernels/kernel_batch.cuh"
+#include "kernels/ceil_div.h"
+#include "kernels/many_tensors.cuh"
+#include "kernels/sum_dtype.h"
 
 namespace adaact {
 namespace {
@@ -40,9 +41,8 @@ constexpr std::int64_t kMaxTileRows = 1024;
 constexpr std::int64_t kMinFoldedRows = 64;
 /// Partial sums of an input begin at a multiple of this many numbers.
 constexpr std::int64_t kAlignment = 32;
-
-template <typename Scalar>
-using SumOf = std::conditional_t<std::is_same_v<Scalar, double>, double, float>;
+/// Pieces of a small launch, which takes less than 4 kB of parameters.
+constexpr int kFewPieces = 56;
 
 template <typename Scalar>
 constexpr int kVector = kVectorBytes / static_cast<int>(sizeof(Scalar));
@@ -116,18 +116,16 @@ __device__ inline void add_scalars(LaneRows<Scalar> rows, std::int64_t columns,
   }
 }
 
-template <typename Scalar, int Capacity>
+template <typename Scalar, typename List>
 __global__ void __launch_bounds__(kThreads, 4)
-    column_squares(const __grid_constant__ KernelBatch<SquaresPiece, Capacity> batch,
-                   SumOf<Scalar>* partial) {
+    column_squares(const __grid_constant__ List list, SumOf<Scalar>* partial) {
   using Sum = SumOf<Scalar>;
   constexpr int kWarpColumns = kWarp * kVector<Scalar>;
   __shared__ alignas(kVectorBytes) Sum lane_sums[kWarps][kWarpColumns];
 
-  const int block = static_cast<int>(blockIdx.x);
-  const int index = owner_of(batch, block);
-  const SquaresPiece& piece = batch.items[index];
-  const int tile = block - batch.first_block[index];
+  const int index = many_tensors::owner_of(list, blockIdx.x);
+  const SquaresPiece& piece = list.items[index];
+  const int tile = static_cast<int>(blockIdx.x - list.first_block[index]);
   const int chunk = tile / piece.column_tiles;
   const int column_tile = tile - chunk * piece.column_tiles;
 
@@ -170,8 +168,6 @@ __global__ void __launch_bounds__(kThreads, 4)
     out[column] = sum;
   }
 }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// How many rows of a dense matrix to read as one, so that the warps are full and 16 bytes never
 /// span two rows.
@@ -248,10 +244,12 @@ void ColumnSquares::launch(const torch::Tensor& partial) const {
     AT_DISPATCH_FLOATING_TYPES_AND2(
         torch::kHalf, torch::kBFloat16, dtype_and_pieces.first, "column_squares", [&] {
           auto* sums = partial.data_ptr<SumOf<scalar_t>>();
-          launch_in_batches(pieces, [&](const auto& batch, unsigned blocks) {
-            column_squares<scalar_t><<<blocks, kThreads, 0, stream>>>(batch, sums);
+          const auto blocks_of = [](const SquaresPiece& piece) { return piece.blocks; };
+          const auto launch = [&](const auto& list, unsigned blocks) {
+            column_squares<scalar_t><<<blocks, kThreads, 0, stream>>>(list, sums);
             C10_CUDA_KERNEL_LAUNCH_CHECK();
-          });
+          };
+          many_tensors::launch_lists<kFewPieces>(pieces, blocks_of, launch);
         });
   }
 }

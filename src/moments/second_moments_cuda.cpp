@@ -23,11 +23,6 @@ namespace {
 /// Narrower rows than this waste most of what is read with them, unless they lie side by side.
 constexpr std::int64_t kNarrowRowBytes = 64;
 
-bool has_kernel(torch::ScalarType dtype) {
-  return dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kHalf ||
-         dtype == torch::kFloat64;
-}
-
 /// The batched input with samples that are one block of memory each, in any order inside.
 torch::Tensor with_dense_samples(const torch::Tensor& x) {
   if (!x.select(0, 0).is_non_overlapping_and_dense()) return x.contiguous();
@@ -85,7 +80,7 @@ std::vector<Moment> second_moments_cuda(const std::vector<MomentInput>& inputs) 
     const auto x = geometry.batched(input);
     TORCH_CHECK(x.is_cuda(), "adaact: the input is on ", x.device(), ", expected a CUDA device");
     const c10::cuda::CUDAGuard device(x.device());
-    if (x.numel() == 0 || !has_kernel(x.scalar_type()) || !WindowSums::can_add(x, geometry)) {
+    if (x.numel() == 0 || !has_kernels(x.scalar_type()) || !WindowSums::can_add(x, geometry)) {
       moments[i] = second_moment_tensor(input, geometry);
     } else {
       batches[{x.device().index(), sum_dtype(x)}].add(i, x, geometry);

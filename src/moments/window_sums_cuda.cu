@@ -16,7 +16,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "kernels/kernel_batch.cuh"
+#include "kernels/ceil_div.h"
+#include "kernels/many_tensors.cuh"
 
 namespace adaact {
 namespace {
@@ -34,6 +35,8 @@ constexpr std::int64_t kMinColumns = 32;
 constexpr std::int64_t kMaxNumber = std::int64_t{1} << 28;
 /// The sums of a layer begin at a multiple of this many numbers.
 constexpr std::int64_t kAlignment = 32;
+/// Layers of a small launch, which takes less than 4 kB of parameters: those of a ResNet-20.
+constexpr int kFewLayers = 22;
 
 /// Positions first, first + stride, … inside the input.
 struct Run {
@@ -43,12 +46,12 @@ struct Run {
 
 /// Most strides and pass counts are 1, and a division takes as long as a load from the cache.
 __device__ inline int quotient(int a, int b) { return b == 1 ? a : a / b; }
-__device__ inline int ceil_div(int a, int b) { return quotient(a + b - 1, b); }
+__device__ inline int quotient_up(int a, int b) { return quotient(a + b - 1, b); }
 
 __device__ inline Run visited(const WindowAxis& axis, int offset) {
   const int start = offset * axis.dilation - axis.padding;
-  const int in_padding = start < 0 ? ceil_div(-start, axis.stride) : 0;
-  const int before_end = start < axis.size ? ceil_div(axis.size - start, axis.stride) : 0;
+  const int in_padding = start < 0 ? quotient_up(-start, axis.stride) : 0;
+  const int before_end = start < axis.size ? quotient_up(axis.size - start, axis.stride) : 0;
   const int count = min(before_end, axis.outputs) - in_padding;
   return {start + in_padding * axis.stride, max(count, 0)};
 }
@@ -150,16 +153,15 @@ __device__ inline void sum_columns(const Sum* partial, const WindowLayer& layer,
   __syncthreads();
 }
 
-template <typename Sum, int Capacity>
+template <typename Sum, typename List>
 __global__ void __launch_bounds__(kThreads, 2)
-    sum_windows(const __grid_constant__ KernelBatch<WindowLayer, Capacity> batch,
-                const Sum* __restrict__ partial, Sum* __restrict__ result) {
+    sum_windows(const __grid_constant__ List list, const Sum* __restrict__ partial,
+                Sum* __restrict__ result) {
   __shared__ double sums[kThreads];
-  const int block = static_cast<int>(blockIdx.x);
-  const int index = owner_of(batch, block);
-  const WindowLayer& layer = batch.items[index];
+  const int index = many_tensors::owner_of(list, blockIdx.x);
+  const WindowLayer& layer = list.items[index];
   const WindowAxis& wide = layer.axes[2];
-  const int local = block - batch.first_block[index];
+  const int local = static_cast<int>(blockIdx.x - list.first_block[index]);
   const int slice_and_offset = quotient(local, layer.passes);
   const int pass = local - slice_and_offset * layer.passes;
   const int offset = slice_and_offset / layer.slices;  // in the two outer dimensions
@@ -192,9 +194,9 @@ __global__ void __launch_bounds__(kThreads, 2)
                     layer.channels_last != 0};
     sum_columns(partial, layer, slice, tile, sums);
     if (lane < lanes) {
-      const int skipped = begin > width.first ? ceil_div(begin - width.first, wide.stride) : 0;
+      const int skipped = begin > width.first ? quotient_up(begin - width.first, wide.stride) : 0;
       const int reach = begin + tile.width - width.first;
-      const int end = min(width.count, reach > 0 ? ceil_div(reach, wide.stride) : 0);
+      const int end = min(width.count, reach > 0 ? quotient_up(reach, wide.stride) : 0);
       for (int m = skipped + lane; m < end; m += lanes) {
         total += sums[tile.column(channel, width.first + m * wide.stride)];
       }
@@ -283,13 +285,12 @@ std::int64_t WindowSums::add(const torch::Tensor& x, const Geometry& geometry,
   } else {
     set_axes(layer, x, geometry);
   }
-  layer.slices =
-      static_cast<int>((layer.channels + layer.slice_channels - 1) / layer.slice_channels);
-  layer.passes = (layer.axes[2].kernel * layer.slice_channels + kThreads - 1) / kThreads;
+  layer.slices = static_cast<int>(ceil_div(layer.channels, layer.slice_channels));
+  layer.passes = static_cast<int>(ceil_div(layer.axes[2].kernel * layer.slice_channels, kThreads));
   layer.blocks = layer.passes * layer.slices * layer.axes[0].kernel * layer.axes[1].kernel;
   layers_.push_back(layer);
   const auto sums = geometry.groups * geometry.features(x);
-  size_ += (sums + kAlignment - 1) / kAlignment * kAlignment;
+  size_ += ceil_div(sums, kAlignment) * kAlignment;
   return layer.result;
 }
 
@@ -298,10 +299,12 @@ void WindowSums::launch(const torch::Tensor& partial, const torch::Tensor& resul
   AT_DISPATCH_FLOATING_TYPES(result.scalar_type(), "window_sums", [&] {
     const auto* from = partial.data_ptr<scalar_t>();
     auto* to = result.data_ptr<scalar_t>();
-    launch_in_batches(layers_, [&](const auto& batch, unsigned blocks) {
-      sum_windows<scalar_t><<<blocks, kThreads, 0, stream>>>(batch, from, to);
+    const auto blocks_of = [](const WindowLayer& layer) { return layer.blocks; };
+    const auto launch = [&](const auto& list, unsigned blocks) {
+      sum_windows<scalar_t><<<blocks, kThreads, 0, stream>>>(list, from, to);
       C10_CUDA_KERNEL_LAUNCH_CHECK();
-    });
+    };
+    many_tensors::launch_lists<kFewLayers>(layers_, blocks_of, launch);
   });
 }
 

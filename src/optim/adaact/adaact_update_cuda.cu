@@ -7,14 +7,18 @@
 #include <cmath>
 
 #include <ATen/Dispatch.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include "kernels/sum_dtype.h"
-#include "optim/device/multi_tensor.cuh"
+#include "kernels/tensor_chunks.cuh"
+#include "optim/device/update_kernels.cuh"
 
 namespace adaact {
 namespace {
 
-using namespace multi_tensor;
+using namespace many_tensors;
+using namespace update_kernels;
 
 template <typename State>
 struct Statistics {
@@ -36,10 +40,11 @@ struct StatisticsScalars {
 
 template <typename State, typename List>
 __global__ void __launch_bounds__(kThreads)
-    update_statistics(const __grid_constant__ List list, const StepView step) {
+    update_statistics(const __grid_constant__ List list, const std::int64_t chunk_size,
+                      const StepView step) {
   __shared__ StatisticsScalars<State> shared;
-  const auto chunk = find_chunk(list);
-  const auto& each = list.tensors[chunk.tensor];
+  const auto chunk = find_chunk(list, chunk_size);
+  const auto& each = list.items[chunk.tensor];
   if (threadIdx.x == 0) {
     const auto t = each.sum != nullptr ? step.number_after(each.observations) : each.observations;
     shared = {step.is_left_out(), static_cast<State>(each.count), static_cast<State>(each.beta2),
@@ -70,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Scalar>
 struct Update {
-  using State = StateOf<Scalar>;
+  using State = SumOf<Scalar>;
   Scalar* theta;
   const Scalar* g;
   State* m;                  // null: plain gradient
@@ -94,11 +99,11 @@ struct UpdateScalars {
 
 /// V̂ᵖ + ε for elements i, i+1, … of θ.
 template <int kWidth, typename Scalar>
-__device__ Run<StateOf<Scalar>, kWidth> denominators(const Update<Scalar>& each, std::int64_t i) {
-  Run<StateOf<Scalar>, kWidth> run;
+__device__ Run<SumOf<Scalar>, kWidth> denominators(const Update<Scalar>& each, std::int64_t i) {
+  Run<SumOf<Scalar>, kWidth> run;
   const auto first = static_cast<std::uint32_t>(i);  // observed weights are smaller than 2³¹
   if (each.denominator == nullptr) {
-    for (auto& value : run.values) value = static_cast<StateOf<Scalar>>(each.constant);
+    for (auto& value : run.values) value = static_cast<SumOf<Scalar>>(each.constant);
   } else if (kWidth > 1 && each.columns % kWidth == 0) {
     run = load<kWidth>(each.denominator + first / each.segment_elements * each.columns +
                        first % each.columns);
@@ -114,12 +119,13 @@ __device__ Run<StateOf<Scalar>, kWidth> denominators(const Update<Scalar>& each,
 
 template <typename Scalar, typename List>
 __global__ void __launch_bounds__(kThreads)
-    update_parameters(const __grid_constant__ List list, const StepView step) {
-  using State = StateOf<Scalar>;
+    update_parameters(const __grid_constant__ List list, const std::int64_t chunk_size,
+                      const StepView step) {
+  using State = SumOf<Scalar>;
   constexpr int kWidth = 16 / sizeof(State);
   __shared__ UpdateScalars<State> shared;
-  const auto chunk = find_chunk(list);
-  const auto& each = list.tensors[chunk.tensor];
+  const auto chunk = find_chunk(list, chunk_size);
+  const auto& each = list.items[chunk.tensor];
   if (threadIdx.x == 0) {
     const auto lr = step.rate(each.lr, each.group);
     const auto correction1 = bias_correction(each.beta1, step.number_after(each.updates));
@@ -197,13 +203,12 @@ Statistics<State> describe_statistics(const AdaActParameter& parameter, const to
 }
 
 template <typename Scalar>
-Update<Scalar> describe_update(const AdaActParameter& parameter,
-                               const StateOf<Scalar>* denominator) {
+Update<Scalar> describe_update(const AdaActParameter& parameter, const SumOf<Scalar>* denominator) {
   const auto& [theta, g, m, v, sum] = parameter.tensors;
   Update<Scalar> each{};
   each.theta = theta.data_ptr<Scalar>();
   each.g = g.data_ptr<Scalar>();
-  each.m = m.defined() ? m.data_ptr<StateOf<Scalar>>() : nullptr;
+  each.m = m.defined() ? m.data_ptr<SumOf<Scalar>>() : nullptr;
   each.denominator = denominator;
   each.numel = theta.numel();
   each.updates = parameter.updates;
@@ -217,13 +222,13 @@ Update<Scalar> describe_update(const AdaActParameter& parameter,
     each.segment_elements = static_cast<std::uint32_t>(theta.numel() / v.size(0));
   }
   each.group = static_cast<std::int32_t>(parameter.group);
-  each.aligned = aligned_for_runs<16 / sizeof(StateOf<Scalar>)>(each.theta, each.g, each.m);
+  each.aligned = aligned_for_runs<16 / sizeof(SumOf<Scalar>)>(each.theta, each.g, each.m);
   return each;
 }
 
 template <typename Scalar>
 void update_kind(const std::vector<const AdaActParameter*>& parameters, const StepView& step) {
-  using State = StateOf<Scalar>;
+  using State = SumOf<Scalar>;
   constexpr std::int64_t kStart = 16 / sizeof(State);  // where a vector of denominators may start
   std::int64_t places = 0;
   for (const auto* parameter : parameters) {
@@ -251,12 +256,14 @@ void update_kind(const std::vector<const AdaActParameter*>& parameters, const St
     updates.push_back(describe_update<Scalar>(*parameter, denominator));
   }
   const auto stream = at::cuda::getCurrentCUDAStream();
-  launch_lists(statistics, chunking_of(statistics), [&](const auto& list, unsigned blocks) {
-    update_statistics<State><<<blocks, kThreads, 0, stream>>>(list, step);
+  const auto statistics_chunks = chunking_of(statistics);
+  launch_chunks(statistics, statistics_chunks, [&](const auto& list, unsigned blocks) {
+    update_statistics<State><<<blocks, kThreads, 0, stream>>>(list, statistics_chunks.size, step);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
-  launch_lists(updates, chunking_of(updates), [&](const auto& list, unsigned blocks) {
-    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, step);
+  const auto chunks = chunking_of(updates);
+  launch_chunks(updates, chunks, [&](const auto& list, unsigned blocks) {
+    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, chunks.size, step);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
@@ -265,7 +272,7 @@ void update_kind(const std::vector<const AdaActParameter*>& parameters, const St
 
 bool can_update_cuda(const AdaActParameter& parameter) {
   const auto& [theta, g, m, v, sum] = parameter.tensors;
-  return theta.is_cuda() && is_supported(theta.scalar_type()) &&
+  return theta.is_cuda() && has_kernels(theta.scalar_type()) &&
          goes_with(theta, g, theta.scalar_type()) &&
          (!m.defined() || goes_with(theta, m, sum_dtype(theta))) &&
          (!v.defined() || statistics_go_with(parameter.tensors));

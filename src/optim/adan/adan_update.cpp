@@ -1,11 +1,11 @@
 #include "optim/adan/adan_update.h"
 
 #include <cmath>
-#include <type_traits>
 
 #include <ATen/Dispatch.h>
 
 #include "kernels/cpu_dispatch.h"
+#include "kernels/sum_dtype.h"
 #include "optim/base/parameter_update.h"
 
 namespace adaact {
@@ -78,7 +78,7 @@ void adan_update_reference(const AdanTensors& tensors, const AdanScalars& step) 
 void adan_update_cpu(const AdanTensors& tensors, const AdanScalars& step) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       torch::kHalf, torch::kBFloat16, tensors.theta.scalar_type(), "adan_update_cpu", [&] {
-        using State = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+        using State = SumOf<scalar_t>;
         auto* theta = tensors.theta.data_ptr<scalar_t>();
         const auto* g = tensors.g.data_ptr<scalar_t>();
         auto* m = tensors.m.data_ptr<State>();

@@ -5,18 +5,22 @@
 #include <cmath>
 
 #include <ATen/Dispatch.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include "kernels/sum_dtype.h"
-#include "optim/device/multi_tensor.cuh"
+#include "kernels/tensor_chunks.cuh"
+#include "optim/device/update_kernels.cuh"
 
 namespace adaact {
 namespace {
 
-using namespace multi_tensor;
+using namespace many_tensors;
+using namespace update_kernels;
 
 template <typename Scalar>
 struct Update {
-  using State = StateOf<Scalar>;
+  using State = SumOf<Scalar>;
   Scalar* theta;
   const Scalar* g;
   State *m, *v, *n, *previous;
@@ -39,9 +43,9 @@ struct Scalars {
 
 /// For one warp, whose lanes compute one bias correction each.
 template <typename Scalar>
-__device__ Scalars<StateOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
-                                               const StepView& step) {
-  using State = StateOf<Scalar>;
+__device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
+                                             const StepView& step) {
+  using State = SumOf<Scalar>;
   const auto t = step.number_after(each.updates);
   const auto beta = threadIdx.x == 0 ? each.beta1 : threadIdx.x == 1 ? each.beta2 : each.beta3;
   const auto correction = bias_correction(beta, t);
@@ -70,12 +74,13 @@ __device__ Scalars<StateOf<Scalar>> scalars_of(const Update<Scalar>& each, const
 
 template <typename Scalar, typename List>
 __global__ void __launch_bounds__(kThreads)
-    update_parameters(const __grid_constant__ List list, const double* norm, const StepView step) {
-  using State = StateOf<Scalar>;
+    update_parameters(const __grid_constant__ List list, const std::int64_t chunk_size,
+                      const double* norm, const StepView step) {
+  using State = SumOf<Scalar>;
   constexpr int kWidth = 16 / sizeof(State);
   __shared__ Scalars<State> shared;
-  const auto chunk = find_chunk(list);
-  const auto& each = list.tensors[chunk.tensor];
+  const auto chunk = find_chunk(list, chunk_size);
+  const auto& each = list.items[chunk.tensor];
   if (threadIdx.x < 32) {
     const auto scalars = scalars_of(each, norm, step);
     if (threadIdx.x == 0) shared = scalars;
@@ -114,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Scalar>
 Update<Scalar> describe(const AdanParameter& parameter) {
-  using State = StateOf<Scalar>;
+  using State = SumOf<Scalar>;
   const auto& [theta, g, m, v, n, previous] = parameter.tensors;
   Update<Scalar> each{};
   each.theta = theta.data_ptr<Scalar>();
@@ -143,7 +148,7 @@ Update<Scalar> describe(const AdanParameter& parameter) {
 
 bool can_update_cuda(const AdanParameter& parameter) {
   const auto& [theta, g, m, v, n, previous] = parameter.tensors;
-  if (!theta.is_cuda() || !is_supported(theta.scalar_type()) ||
+  if (!theta.is_cuda() || !has_kernels(theta.scalar_type()) ||
       !goes_with(theta, g, theta.scalar_type())) {
     return false;
   }
@@ -171,9 +176,10 @@ void adan_update_cuda(const std::vector<AdanParameter>& parameters,
           std::vector<Update<scalar_t>> updates;
           for (const auto* parameter : kind.parameters)
             updates.push_back(describe<scalar_t>(*parameter));
-          launch_lists(updates, chunking_of(updates), [&](const auto& tensors, unsigned blocks) {
+          const auto chunks = chunking_of(updates);
+          launch_chunks(updates, chunks, [&](const auto& list, unsigned blocks) {
             update_parameters<scalar_t><<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-                tensors, norm_data, view);
+                list, chunks.size, norm_data, view);
             C10_CUDA_KERNEL_LAUNCH_CHECK();
           });
         });

@@ -1,11 +1,14 @@
 #include "optim/device/device_step.h"
 
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
 #include "optim/device/flat_values.cuh"
 
 namespace adaact {
 namespace {
 
-using namespace multi_tensor;
+using namespace many_tensors;
 
 static_assert(sizeof(long long) == sizeof(std::int64_t), "atomics are on long long");
 
@@ -32,10 +35,10 @@ __global__ void count_step(const Counters counters) {
 /// Minimum and "or" give the same in whatever order the blocks come.
 template <typename List>
 __global__ void __launch_bounds__(kThreads)
-    find_non_finite(const __grid_constant__ List list, const std::int64_t first_index,
-                    const Counters counters) {
-  const auto chunk = find_chunk(list);
-  const auto& tensor = list.tensors[chunk.tensor];
+    find_non_finite(const __grid_constant__ List list, const std::int64_t chunk_size,
+                    const std::int64_t first_index, const Counters counters) {
+  const auto chunk = find_chunk(list, chunk_size);
+  const auto& tensor = list.items[chunk.tensor];
   int found = 0;
   for_each_value(tensor, chunk, [&](auto value) { found |= isfinite(value) ? 0 : 1; });
   if (__syncthreads_or(found) == 0 || threadIdx.x != 0) return;
@@ -78,9 +81,10 @@ void check_finite_cuda(const std::vector<torch::Tensor>& tensors, std::int64_t f
   if (flat.tensors.empty()) return;
   TORCH_CHECK(tensors[0].device() == step.bad.device(), "a step on ", step.bad.device(),
               " was given tensors on ", tensors[0].device());
-  launch_lists(flat.tensors, chunking_of(flat.tensors), [&](const auto& list, unsigned blocks) {
-    find_non_finite<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(list, first_index,
-                                                                               Counters(step));
+  const auto chunks = chunking_of(flat.tensors);
+  launch_chunks(flat.tensors, chunks, [&](const auto& list, unsigned blocks) {
+    find_non_finite<<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        list, chunks.size, first_index, Counters(step));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }

@@ -2,9 +2,16 @@
 
 // Reading all elements of tensors of any dtype in one launch.
 
-#include "optim/device/multi_tensor.cuh"
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
-namespace adaact::multi_tensor {
+#include <torch/types.h>
+
+#include "kernels/sum_dtype.h"
+#include "kernels/tensor_chunks.cuh"
+
+namespace adaact::many_tensors {
 
 /// A tensor as a run of numbers.
 struct FlatTensor {
@@ -27,7 +34,7 @@ inline FlatTensors flatten(const std::vector<torch::Tensor>& list) {
     if (tensor.numel() == 0) continue;
     TORCH_CHECK(tensor.is_cuda() && tensor.device() == list[0].device(),
                 "tensors on different devices: ", tensor.device(), " and ", list[0].device());
-    TORCH_CHECK(is_supported(tensor.scalar_type()), "unexpected dtype ", tensor.scalar_type());
+    TORCH_CHECK(has_kernels(tensor.scalar_type()), "unexpected dtype ", tensor.scalar_type());
     if (!tensor.is_non_overlapping_and_dense()) {
       tensor = tensor.contiguous();
       flat.copies.push_back(tensor);
@@ -51,12 +58,12 @@ __device__ void for_each_value_of(const FlatTensor& tensor, const Chunk& chunk,
 #pragma unroll 4  // a thread has nothing else to wait with than several loads
     for (auto i = chunk.begin + threadIdx.x * kWidth; i < rest; i += kThreads * kWidth) {
       const auto run = load<kWidth>(data + i);
-      for (const auto value : run.values) visit(static_cast<StateOf<Scalar>>(value));
+      for (const auto value : run.values) visit(static_cast<SumOf<Scalar>>(value));
     }
   }
 #pragma unroll 4
   for (auto i = rest + threadIdx.x; i < chunk.end; i += kThreads) {
-    visit(static_cast<StateOf<Scalar>>(data[i]));
+    visit(static_cast<SumOf<Scalar>>(data[i]));
   }
 }
 
@@ -75,4 +82,4 @@ __device__ void for_each_value(const FlatTensor& tensor, const Chunk& chunk, con
   }
 }
 
-}  // namespace adaact::multi_tensor
+}  // namespace adaact::many_tensors

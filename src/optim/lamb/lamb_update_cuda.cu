@@ -7,18 +7,22 @@
 #include <cmath>
 
 #include <ATen/Dispatch.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include "kernels/sum_dtype.h"
-#include "optim/device/multi_tensor.cuh"
+#include "kernels/tensor_chunks.cuh"
+#include "optim/device/update_kernels.cuh"
 
 namespace adaact {
 namespace {
 
-using namespace multi_tensor;
+using namespace many_tensors;
+using namespace update_kernels;
 
 template <typename Scalar>
 struct Update {
-  using State = StateOf<Scalar>;
+  using State = SumOf<Scalar>;
   Scalar* theta;
   const Scalar* g;
   State *m, *v;
@@ -31,7 +35,7 @@ struct Update {
   bool aligned;
 };
 
-/// Between the launches of a step.
+/// Between the launches of a step; of the list that they are given.
 struct Scratch {
   const double* gradient_norm;  // null: no limit
   double* squares;              // (chunks, 2): Σθ² and Σu²
@@ -48,9 +52,9 @@ struct Scalars {
 
 /// For one warp, whose lanes compute one bias correction each.
 template <typename Scalar>
-__device__ Scalars<StateOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
-                                               const StepView& step) {
-  using State = StateOf<Scalar>;
+__device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
+                                             const StepView& step) {
+  using State = SumOf<Scalar>;
   const auto correction =
       bias_correction(threadIdx.x == 0 ? each.beta1 : each.beta2, step.number_after(each.updates));
   const auto correction_of = [&](int lane) { return __shfl_sync(0xffffffffU, correction, lane); };
@@ -76,12 +80,13 @@ __device__ State direction(State theta, State m, State v, const Scalars<State>& 
 
 template <typename Scalar, typename List>
 __global__ void __launch_bounds__(kThreads)
-    update_averages(const __grid_constant__ List list, const Scratch scratch, const StepView step) {
-  using State = StateOf<Scalar>;
+    update_averages(const __grid_constant__ List list, const std::int64_t chunk_size,
+                    const Scratch scratch, const StepView step) {
+  using State = SumOf<Scalar>;
   constexpr int kWidth = 16 / sizeof(State);
   __shared__ Scalars<State> shared;
-  const auto chunk = find_chunk(list);
-  const auto& each = list.tensors[chunk.tensor];
+  const auto chunk = find_chunk(list, chunk_size);
+  const auto& each = list.items[chunk.tensor];
   if (threadIdx.x < 32) {
     const auto scalars = scalars_of(each, scratch.gradient_norm, step);
     if (threadIdx.x == 0) shared = scalars;
@@ -113,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
   theta_squares = block_sum(theta_squares);
   u_squares = block_sum(u_squares);
   if (threadIdx.x == 0) {
-    double* squares = scratch.squares + 2 * (list.chunks_before + blockIdx.x);
+    double* squares = scratch.squares + 2 * static_cast<std::int64_t>(blockIdx.x);
     squares[0] = theta_squares;
     squares[1] = u_squares;
   }
@@ -124,16 +129,15 @@ template <typename List>
 __global__ void __launch_bounds__(kThreads)
     find_trust_ratios(const __grid_constant__ List list, const Scratch scratch,
                       const StepView step) {
-  const auto& each = list.tensors[blockIdx.x];
+  const auto& each = list.items[blockIdx.x];
   if (step.is_left_out()) return;
   double theta_squares = 0.0;
   double u_squares = 0.0;
   if (each.adapts) {
-    const double* squares = scratch.squares + 2 * list.chunks_before;
-    for (auto i = list.first_chunk[blockIdx.x] + threadIdx.x; i < list.first_chunk[blockIdx.x + 1];
+    for (auto i = list.first_block[blockIdx.x] + threadIdx.x; i < list.first_block[blockIdx.x + 1];
          i += kThreads) {
-      theta_squares += squares[2 * static_cast<std::int64_t>(i)];
-      u_squares += squares[2 * static_cast<std::int64_t>(i) + 1];
+      theta_squares += scratch.squares[2 * static_cast<std::int64_t>(i)];
+      u_squares += scratch.squares[2 * static_cast<std::int64_t>(i) + 1];
     }
   }
   theta_squares = block_sum(theta_squares);
@@ -141,26 +145,24 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   const bool defined = theta_squares > 0.0 && u_squares > 0.0;
   const double ratio = defined ? sqrt(theta_squares) / sqrt(u_squares) : 1.0;
-  scratch.ratios[list.tensors_before + blockIdx.x] =
-      each.trust_clip ? fmin(ratio, 1.0) : ratio;  // r
+  scratch.ratios[blockIdx.x] = each.trust_clip ? fmin(ratio, 1.0) : ratio;  // r
 }
 
 template <typename Scalar, typename List>
 __global__ void __launch_bounds__(kThreads)
-    update_parameters(const __grid_constant__ List list, const Scratch scratch,
-                      const StepView step) {
-  using State = StateOf<Scalar>;
+    update_parameters(const __grid_constant__ List list, const std::int64_t chunk_size,
+                      const Scratch scratch, const StepView step) {
+  using State = SumOf<Scalar>;
   constexpr int kWidth = 16 / sizeof(State);
   __shared__ Scalars<State> shared;
   __shared__ State shared_rate;  // η r
-  const auto chunk = find_chunk(list);
-  const auto& each = list.tensors[chunk.tensor];
+  const auto chunk = find_chunk(list, chunk_size);
+  const auto& each = list.items[chunk.tensor];
   if (threadIdx.x < 32) {
     const auto scalars = scalars_of(each, scratch.gradient_norm, step);
     if (threadIdx.x == 0) {
       shared = scalars;
-      const double ratio =
-          scalars.is_left_out ? 1.0 : scratch.ratios[list.tensors_before + chunk.tensor];
+      const double ratio = scalars.is_left_out ? 1.0 : scratch.ratios[chunk.tensor];
       shared_rate = static_cast<State>(step.rate(each.lr, each.group) * ratio);
     }
   }
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Scalar>
 Update<Scalar> describe(const LambParameter& parameter) {
-  using State = StateOf<Scalar>;
+  using State = SumOf<Scalar>;
   const auto& [theta, g, m, v] = parameter.tensors;
   Update<Scalar> each{};
   each.theta = theta.data_ptr<Scalar>();
@@ -215,16 +217,18 @@ void update_kind(const std::vector<const LambParameter*>& parameters, const torc
   const auto options = torch::dtype(torch::kFloat64).device(parameters[0]->tensors.theta.device());
   const torch::Tensor squares = torch::empty({chunks.count, 2}, options);
   const torch::Tensor ratios = torch::empty({static_cast<std::int64_t>(updates.size())}, options);
-  const Scratch scratch{norm.defined() ? norm.data_ptr<double>() : nullptr,
-                        squares.data_ptr<double>(), ratios.data_ptr<double>()};
+  Scratch scratch{norm.defined() ? norm.data_ptr<double>() : nullptr, squares.data_ptr<double>(),
+                  ratios.data_ptr<double>()};
   const auto stream = at::cuda::getCurrentCUDAStream();
-  launch_lists(updates, chunks, [&](const auto& list, unsigned blocks) {
-    update_averages<Scalar><<<blocks, kThreads, 0, stream>>>(list, scratch, step);
+  launch_chunks(updates, chunks, [&](const auto& list, unsigned blocks) {
+    update_averages<Scalar><<<blocks, kThreads, 0, stream>>>(list, chunks.size, scratch, step);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     find_trust_ratios<<<list.count, kThreads, 0, stream>>>(list, scratch, step);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, scratch, step);
+    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, chunks.size, scratch, step);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+    scratch.squares += 2 * static_cast<std::int64_t>(blocks);
+    scratch.ratios += list.count;
   });
 }
 
@@ -232,7 +236,7 @@ void update_kind(const std::vector<const LambParameter*>& parameters, const torc
 
 bool can_update_cuda(const LambParameter& parameter) {
   const auto& [theta, g, m, v] = parameter.tensors;
-  return theta.is_cuda() && is_supported(theta.scalar_type()) &&
+  return theta.is_cuda() && has_kernels(theta.scalar_type()) &&
          goes_with(theta, g, theta.scalar_type()) && goes_with(theta, m, sum_dtype(theta)) &&
          goes_with(theta, v, sum_dtype(theta));
 }

@@ -1,0 +1,99 @@
+#pragma once
+
+// What the update kernels of all optimizers share: how they see a step under way, and which
+// parameters they can take, in which order. How they are launched is in kernels/tensor_chunks.cuh.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "optim/device/device_step.h"
+
+namespace adaact::update_kernels {
+
+/// What a kernel reads of a DeviceStep; nothing in an eager step.
+struct StepView {
+  explicit StepView(const DeviceStep* step) {
+    if (step == nullptr) return;
+    lr = step->lr.data_ptr<double>();
+    accepted = step->accepted.data_ptr<std::int64_t>();
+    bad = step->bad.data_ptr<std::int32_t>();
+  }
+
+  __device__ bool is_left_out() const { return bad != nullptr && *bad != 0; }
+  __device__ double rate(double eager, int group) const {
+    return lr != nullptr ? lr[group] : eager;
+  }
+  /// t of the update under way, given the updates before the host's count was read.
+  __device__ std::int64_t number_after(std::int64_t before) const {
+    return before + 1 + (accepted != nullptr ? *accepted : 0);
+  }
+
+  const double* lr = nullptr;
+  const std::int64_t* accepted = nullptr;
+  const std::int32_t* bad = nullptr;
+};
+
+/// 1 − βᵗ
+inline __device__ double bias_correction(double beta, std::int64_t t) {
+  return 1.0 - pow(beta, static_cast<double>(t));
+}
+
+/// True if both fill their memory without gaps and have their elements there in the same order.
+inline bool same_order(const torch::Tensor& one, const torch::Tensor& other) {
+  if (one.sizes() != other.sizes() || !one.is_non_overlapping_and_dense() ||
+      !other.is_non_overlapping_and_dense()) {
+    return false;
+  }
+  for (std::int64_t dim = 0; dim < one.dim(); ++dim) {
+    if (one.size(dim) > 1 && one.stride(dim) != other.stride(dim)) return false;
+  }
+  return true;
+}
+
+/// True if the tensor is strided memory on θ's device, in θ's order.
+inline bool goes_with(const torch::Tensor& theta, const torch::Tensor& tensor,
+                      torch::ScalarType dtype) {
+  return tensor.defined() && tensor.layout() == torch::kStrided &&
+         tensor.device() == theta.device() && tensor.scalar_type() == dtype &&
+         same_order(theta, tensor);
+}
+
+/// Parameters of one dtype and device, in the order of the list.
+template <typename Parameter>
+struct Kind {
+  torch::Device device;
+  torch::ScalarType dtype;
+  std::vector<const Parameter*> parameters;
+};
+
+/// What has no elements is left out.
+template <typename Parameter>
+std::vector<Kind<Parameter>> by_kind(const std::vector<Parameter>& parameters) {
+  std::vector<Kind<Parameter>> kinds;
+  for (const auto& parameter : parameters) {
+    const auto& theta = parameter.tensors.theta;
+    if (theta.numel() == 0) continue;
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& each) {
+      return each.device == theta.device() && each.dtype == theta.scalar_type();
+    });
+    if (kind == kinds.end()) {
+      kind = kinds.insert(kind, {theta.device(), theta.scalar_type(), {}});
+    }
+    kind->parameters.push_back(&parameter);
+  }
+  return kinds;
+}
+
+/// Whatever holds the old values for a backward pass must know that they are gone.
+template <typename Parameter>
+void bump_versions(const std::vector<Parameter>& parameters) {
+  for (const auto& parameter : parameters) {
+    parameter.tensors.theta.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+}  // namespace adaact::update_kernels
