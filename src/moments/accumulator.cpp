@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#ifdef ADAACT_WITH_CUDA
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/cuda/CUDAStream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "moments/second_moments_cuda.h"
-#endif
 
 namespace adaact {
-
-#ifdef ADAACT_WITH_CUDA
-
 namespace {
 
 /// More would be held beyond the backward pass, in which autograd lets go of them one by one.
@@ -27,18 +22,23 @@ bool is_kept_by_autograd(const LayerUse& use, const torch::Tensor& input) {
   return use.input_is_intermediate && !is_cast;
 }
 
+/// Without a header of CUDA, which not every LibTorch has.
+c10::Stream current_stream(torch::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
 }  // namespace
 
 bool MomentAccumulator::wait(const LayerUse& use, const torch::Tensor& input) {
   if (!input.is_cuda() || !is_kept_by_autograd(use, input)) return false;
   if (!may_wait_ || !may_wait_(use, input)) return false;
-  const auto stream = c10::cuda::getCurrentCUDAStream(input.device().index());
+  const auto stream = current_stream(input.device());
   bool full = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // What another thread enqueued may not be done yet when this one measures.
-    if (!waiting_.empty() && waiting_.front().stream != stream.unwrap()) return false;
-    waiting_.push_back({use, input, input._version(), stream.unwrap()});
+    if (!waiting_.empty() && waiting_.front().stream != stream) return false;
+    waiting_.push_back({use, input, input._version(), stream});
     waiting_bytes_ += input.nbytes();
     full = waiting_bytes_ > kMostWaitingBytes;
   }
@@ -66,15 +66,6 @@ void MomentAccumulator::measure_waiting() {
   auto moments = second_moments_cuda(inputs);
   for (std::size_t i = 0; i < waiting.size(); ++i) add(waiting[i].use, std::move(moments[i]));
 }
-
-#else
-
-bool MomentAccumulator::wait(const LayerUse& /*use*/, const torch::Tensor& /*input*/) {
-  return false;
-}
-void MomentAccumulator::measure_waiting() {}
-
-#endif
 
 void MomentAccumulator::on_input(const LayerUse& use, const torch::Tensor& input) {
   if (!wait(use, input)) add(use, measure_(use, input));

@@ -96,6 +96,13 @@ TEST(SecondMomentCpu, PermutedSamplesAndFeaturesPermuteTheResult) {
                         moment.index_select(1, features), 1e-14));
 }
 
+TEST(SecondMomentCuda, InputOnTheCpuOrABuildWithoutCudaIsAnErrorThatSaysSo) {
+  const auto error = error_of([] {
+    adaact::second_moment_cuda(torch::ones({2, 3}), Geometry::linear());
+  });
+  EXPECT_TRUE(contains(error, "CUDA"));
+}
+
 TEST(Geometry, InputThatDoesNotFitIsAnErrorThatSaysWhy) {
   const auto geometry = Geometry::convolution({3, 3}, {1}, {0}, {1}, 2);
   const auto error = [&](const std::vector<int64_t>& shape) {

@@ -32,7 +32,7 @@ Moment second_moment_tensor(const torch::Tensor& input, const Geometry& geometry
 /// not depend on the number of threads.
 Moment second_moment_cpu(const torch::Tensor& input, const Geometry& geometry);
 
-/// One deterministic pass over an input on a GPU. Only in builds with CUDA (ADAACT_WITH_CUDA).
+/// One deterministic pass over an input on a GPU. A build without CUDA throws an error that says so.
 Moment second_moment_cuda(const torch::Tensor& input, const Geometry& geometry);
 
 /// Σ ã ãᵀ: (g, n, n), or (g, n+1, n+1) with a last input that is always 1. The patch matrix is
