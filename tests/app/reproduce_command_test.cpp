@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/tool.h"
-#include "experiments/catalog.h"
-#include "experiments/run_key.h"
+#include "experiments/paper/catalog.h"
+#include "experiments/shelf/run_key.h"
 #include "support/errors.h"
 #include "support/made_up_run.h"
 

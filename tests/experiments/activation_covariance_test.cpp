@@ -1,10 +1,10 @@
-#include "experiments/activation_covariance.h"
+#include "experiments/measure/activation_covariance.h"
 
 #include <adaact/data/synthetic.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "experiments/catalog.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 #include "support/made_up_measurements.h"

@@ -1,12 +1,12 @@
-#include "experiments/carry_out.h"
+#include "experiments/shelf/carry_out.h"
 
 #include <csignal>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
-#include "experiments/kept_results.h"
-#include "experiments/run_key.h"
+#include "experiments/shelf/kept_results.h"
+#include "experiments/shelf/run_key.h"
 #include "support/errors.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"

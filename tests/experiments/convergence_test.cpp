@@ -1,4 +1,4 @@
-#include "experiments/convergence.h"
+#include "experiments/measure/convergence.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "experiments/catalog.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 #include "support/made_up_measurements.h"

@@ -1,8 +1,8 @@
-#include "experiments/cost.h"
+#include "experiments/shelf/cost.h"
 
 #include <gtest/gtest.h>
 
-#include "experiments/paper_runs.h"
+#include "experiments/paper/paper_runs.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
-#include "experiments/curves.h"
+#include "experiments/page/curves.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "experiments/catalog.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 

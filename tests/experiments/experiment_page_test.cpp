@@ -1,11 +1,11 @@
-#include "experiments/experiment_page.h"
+#include "experiments/page/experiment_page.h"
 
 #include <fstream>
 
 #include <gtest/gtest.h>
 
-#include "experiments/catalog.h"
 #include "experiments/made_up_cifar.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 #include "support/run_files.h"

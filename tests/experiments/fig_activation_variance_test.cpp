@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "experiments/catalog.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 #include "support/made_up_variances.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/catalog.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 

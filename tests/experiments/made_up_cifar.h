@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/experiment.h"
+#include "experiments/shelf/experiment.h"
 
 namespace adaact::testing {
 

@@ -1,4 +1,5 @@
-#include "experiments/paper_runs.h"
+#include "experiments/paper/paper_runs.h"
+#include "experiments/shelf/divergence.h"
 
 #include <cmath>
 
@@ -6,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/catalog.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 
 namespace {

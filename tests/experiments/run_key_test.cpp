@@ -1,8 +1,8 @@
-#include "experiments/run_key.h"
+#include "experiments/shelf/run_key.h"
 
 #include <gtest/gtest.h>
 
-#include "experiments/paper_runs.h"
+#include "experiments/paper/paper_runs.h"
 
 namespace {
 

@@ -1,13 +1,13 @@
-#include "experiments/run_shelf.h"
+#include "experiments/shelf/run_shelf.h"
 
 #include <fstream>
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "experiments/kept_results.h"
-#include "experiments/measurement_files.h"
-#include "experiments/run_key.h"
+#include "experiments/shelf/kept_results.h"
+#include "experiments/shelf/measurement_files.h"
+#include "experiments/shelf/run_key.h"
 #include "support/errors.h"
 #include "support/made_up_run.h"
 #include "support/run_files.h"

@@ -1,4 +1,5 @@
-#include "experiments/step_sizes.h"
+#include "experiments/measure/step_sizes.h"
+#include "experiments/page/training_phases.h"
 
 #include <cmath>
 
@@ -8,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "experiments/catalog.h"
-#include "experiments/neighbouring_data.h"
+#include "experiments/measure/neighbouring_data.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 #include "support/made_up_measurements.h"

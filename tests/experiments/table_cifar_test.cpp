@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/catalog.h"
 #include "experiments/made_up_cifar.h"
+#include "experiments/paper/catalog.h"
 #include "support/errors.h"
 #include "support/made_up_found.h"
 

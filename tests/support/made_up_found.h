@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/experiment.h"
+#include "experiments/shelf/experiment.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
 

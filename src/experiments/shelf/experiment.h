@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <adaact/report/run_history.h>
+#include <adaact/train/run_config.h>
+#include <torch/types.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/shelf/machine.h"
+#include "report/page.h"
+
+namespace adaact {
+
+/// What is to be carried out: the paper's setting, or less of it.
+struct ExperimentForm {
+  bool quick = false;                // minutes on two cores; not the paper's setting
+  std::string dataset;               // empty: the paper's; of a quick form Fashion-MNIST
+  std::vector<std::uint64_t> seeds;  // empty: the experiment's own
+};
+
+/// A training run that an experiment needs.
+struct PlannedRun {
+  std::string series;  // what it is called in legends: "AdaAct", "p = 0.25"
+  RunConfig config;    // what it computes; the machine's fields are left as they are
+  bool activation_variances = false;
+};
+
+/// Where a measurement was carried out, among its values.
+inline constexpr char kEnvironment[] = "environment";
+
+/// Numbers, and tensors where numbers would be too many.
+struct Measured {
+  nlohmann::ordered_json values;
+  std::map<std::string, torch::Tensor> tensors;
+};
+
+/// Something measured that is no training run, or is made from one.
+struct PlannedMeasurement {
+  std::string series;
+  nlohmann::ordered_json setting;  // all that decides what comes out
+  /// The trained model of one of the plan's runs, where the measurement is of it.
+  std::optional<PlannedRun> of_run;
+  /// `model_file` is of_run's model.safetensors, else empty. `progress` takes a line for the user.
+  std::function<Measured(const Machine& machine, const std::filesystem::path& model_file,
+                         const std::function<void(const std::string&)>& progress)>
+      measure;
+  /// What is known of how long it takes: as long as these runs together, or so many seconds on two cores.
+  std::vector<RunConfig> as_long_as = {};
+  double seconds_on_two_cores = 0.0;
+  /// Numbers that earlier versions did not measure: without them what is there will not do.
+  std::vector<std::string> needed_values = {};
+};
+
+struct ExperimentPlan {
+  std::vector<PlannedRun> runs;
+  std::vector<PlannedMeasurement> measurements;
+  std::string obstacle;  // why this version cannot carry it out; empty where it can
+};
+
+/// What is there of a plan, in its order; nothing where it was not carried out yet.
+struct Found {
+  struct Run {
+    PlannedRun planned;
+    std::optional<RunHistory> history;  // finished, or diverged
+  };
+  struct Measurement {
+    PlannedMeasurement planned;
+    std::optional<Measured> measured;
+  };
+  std::vector<Run> runs;
+  std::vector<Measurement> measurements;
+
+  bool is_empty() const;
+  bool is_complete() const;
+};
+
+/// Something that the paper says, beside what was measured.
+struct Finding {
+  enum class Verdict : std::uint8_t { Agrees, Disagrees, Open };
+  std::string claim;
+  std::string measured;
+  Verdict verdict = Verdict::Open;
+};
+
+inline Finding::Verdict verdict_if(bool agrees) {
+  return agrees ? Finding::Verdict::Agrees : Finding::Verdict::Disagrees;
+}
+
+/// A figure or a table of the paper.
+class Experiment {
+ public:
+  virtual ~Experiment() = default;
+
+  virtual std::string name() const = 0;   // "fig-power"
+  virtual std::string title() const = 0;  // "Figure 3: the power of V"
+  virtual std::string shows() const = 0;  // one line, for the list
+
+  virtual ExperimentPlan plan(const ExperimentForm& form) const = 0;
+
+  /// Figures and tables, of what is there.
+  virtual void draw(const Found& found, Page& page) const = 0;
+  /// Only of the paper's own setting.
+  virtual std::vector<Finding> findings(const Found& found) const = 0;
+  /// What --json prints.
+  virtual nlohmann::ordered_json to_json(const Found& found) const = 0;
+};
+
+}  // namespace adaact

@@ -1,0 +1,123 @@
+#include "experiments/shelf/kept_results.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "experiments/shelf/measurement_files.h"
+#include "experiments/shelf/run_key.h"
+#include "io/atomic_file.h"
+#include "train/run/metrics_record.h"
+#include "train/run/run_file_names.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_kept(const ordered_json& record) {
+  const auto kind = kind_of(record);
+  return kind == kEpochRecord || kind == kDivergedRecord;
+}
+
+/// Without those of steps.
+std::string kept_records(const fs::path& metrics) {
+  std::ifstream file(metrics);
+  TORCH_CHECK(file, "adaact: ", metrics.string(), " cannot be opened: ", std::strerror(errno));
+  std::string records;
+  for (std::string line; std::getline(file, line);) {
+    const auto record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_discarded() && is_kept(record)) records += line + "\n";
+  }
+  return records;
+}
+
+/// The last one is what makes it a run.
+using Files = std::vector<std::pair<std::string, std::string>>;  // name and bytes
+
+Files small_files_of(const RunHistory& run) {
+  Files files{{kMetricsFile, kept_records(run.folder / kMetricsFile)}};
+  const auto environment = run.folder / kEnvironmentFile;
+  if (fs::exists(environment)) files.emplace_back(kEnvironmentFile, bytes_of(environment));
+  auto config = run.config;
+  config.data_dir.clear();
+  files.emplace_back(kConfigFile, config.to_json());
+  return files;
+}
+
+bool holds(const fs::path& folder, const Files& files) {
+  for (const auto& [name, bytes] : files) {
+    if (!fs::exists(folder / name) || bytes_of(folder / name) != bytes) return false;
+  }
+  return true;
+}
+
+bool are_equal(const Measured& one, const Measured& other) {
+  return one.values == other.values &&
+         std::equal(one.tensors.begin(), one.tensors.end(), other.tensors.begin(),
+                    other.tensors.end(), [](const auto& left, const auto& right) {
+                      return left.first == right.first && left.second.equal(right.second);
+                    });
+}
+
+bool lies_below(const fs::path& folder, const fs::path& results) {
+  const auto relative =
+      fs::weakly_canonical(folder).lexically_relative(fs::weakly_canonical(results));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+/// Whether it is there now.
+bool keep_run(const RunHistory& run, const fs::path& folder) {
+  const auto files = small_files_of(run);
+  if (fs::exists(folder / kConfigFile)) return holds(folder, files);
+  fs::create_directories(folder);
+  for (const auto& [name, bytes] : files) write_file_atomically(folder / name, bytes);
+  return true;
+}
+
+bool keep_measurement(const PlannedMeasurement& planned, const Measured& measured,
+                      const fs::path& folder) {
+  if (holds_measurement(folder)) {
+    const auto kept = read_measurement(folder);
+    // One of an earlier version, which nobody can draw any more, gives way.
+    if (lacking_value(kept, planned).empty()) return are_equal(kept, measured);
+  }
+  write_measurement(folder, planned, measured);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> keep(const Found& found, const fs::path& results) {
+  std::vector<std::string> messages;
+  const auto tell_of = [&](const fs::path& folder) {
+    messages.push_back(folder.string() + " holds another result, which is left as it is");
+  };
+  for (const auto& run : found.runs) {
+    const auto folder = results / folder_name(run.planned);
+    if (!run.history || lies_below(run.history->folder, results)) continue;
+    if (!keep_run(*run.history, folder)) tell_of(folder);
+  }
+  for (const auto& measurement : found.measurements) {
+    const auto folder = results / folder_name(measurement.planned);
+    if (measurement.measured &&
+        !keep_measurement(measurement.planned, *measurement.measured, folder)) {
+      tell_of(folder);
+    }
+  }
+  return messages;
+}
+
+}  // namespace adaact

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include <adaact/train/run_config.h>
+
+#include "experiments/shelf/experiment.h"
+
+namespace adaact {
+
+/// What a run computes, as JSON in one canonical form: two runs with the same key are the same run for
+/// an experiment, whatever machine they ran on. Needs neither the device nor the data of the run.
+std::string key_of(const RunConfig& config);
+
+/// The same for a measurement: its series, its setting and the run that it is of.
+std::string key_of(const PlannedMeasurement& measurement);
+
+// Names of folders that a person can read and that differ where keys do.
+
+/// "cifar10-resnet20-adaact-seed0-1a2b3c4d", with "-variances" behind it where they are measured: that
+/// is another folder, because the same run without them will not do.
+std::string folder_name(const PlannedRun& run);
+/// "p-0-25-1a2b3c4d".
+std::string folder_name(const PlannedMeasurement& measurement);
+
+}  // namespace adaact

@@ -1,0 +1,137 @@
+#include "experiments/shelf/run_shelf.h"
+
+#include <algorithm>
+
+#include <c10/util/Exception.h>
+
+#include "experiments/shelf/measurement_files.h"
+#include "experiments/shelf/run_key.h"
+#include "io/error_text.h"
+#include "train/run/run_file_names.h"
+
+namespace adaact {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// In every epoch that is there.
+bool has_activation_variances(const RunHistory& run) {
+  return std::none_of(run.epochs.begin(), run.epochs.end(),
+                      [](const EpochMetrics& epoch) { return epoch.activation_variances.empty(); });
+}
+
+bool is_whole(const RunHistory& run) {
+  return run.finished && static_cast<std::int64_t>(run.epochs.size()) == run.config.epochs;
+}
+
+bool will_do(const RunHistory& run, const PlannedRun& planned) {
+  return (is_whole(run) || run.divergence) &&
+         (!planned.activation_variances || has_activation_variances(run));
+}
+
+/// Links are not followed: they may lead in a circle.
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && !entry.is_symlink()) folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+}  // namespace
+
+RunShelf::RunShelf(const std::vector<fs::path>& folders) {
+  for (const auto& folder : folders) {
+    TORCH_CHECK(fs::is_directory(folder), "adaact: there is no folder ", folder.string());
+    look_into(folder);
+  }
+}
+
+void RunShelf::look_into(const fs::path& folder) {
+  try {
+    if (fs::exists(folder / kConfigFile) || holds_measurement(folder)) {
+      add(folder);
+      return;
+    }
+  } catch (const std::exception& error) {
+    leave_out(folder, error);  // somebody else's; runs may still lie below
+  }
+  try {
+    for (const auto& each : folders_in(folder)) look_into(each);
+  } catch (const fs::filesystem_error& error) {
+    leave_out(folder, error);
+  }
+}
+
+void RunShelf::add(const fs::path& folder) {
+  if (holds_measurement(folder)) {
+    measurements_[key_of_measurement(folder)].push_back(folder);
+  } else {
+    runs_[key_of(RunConfig::read(folder / kConfigFile))].push_back(folder);
+  }
+}
+
+void RunShelf::leave_out(const fs::path& folder, const std::exception& error) {
+  messages_.push_back(folder.string() + " is left out: " + error_text_within_line(error));
+}
+
+void RunShelf::tell_of_others(const fs::path& chosen, std::size_t others) {
+  messages_.push_back(std::to_string(others) + " other run" + (others == 1 ? "" : "s") +
+                      " of the same configuration as " + chosen.string() + " are not shown");
+}
+
+std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
+  auto& folders = runs_[key_of(planned.config)];
+  std::optional<RunHistory> chosen;
+  for (auto folder = folders.begin(); folder != folders.end();) {
+    try {
+      // Kept results have no steps: an experiment must do without.
+      auto history = RunHistory::read(*folder, RunHistory::Detail::WithoutSteps);
+      const bool is_better = !chosen || (chosen->divergence && is_whole(history));
+      if (is_better && will_do(history, planned)) chosen = std::move(history);
+      ++folder;
+    } catch (const std::exception& error) {
+      leave_out(*folder, error);
+      folder = folders.erase(folder);  // told once
+    }
+  }
+  if (chosen && folders.size() > 1) tell_of_others(chosen->folder, folders.size() - 1);
+  return chosen;
+}
+
+std::optional<Measured> RunShelf::find(const PlannedMeasurement& planned) {
+  auto& folders = measurements_[key_of(planned)];
+  while (!folders.empty()) {
+    try {
+      auto measured = read_measurement(folders.front());
+      const auto lacking = lacking_value(measured, planned);
+      TORCH_CHECK(lacking.empty(), "it lacks '", lacking, "', which this version measures too");
+      return measured;
+    } catch (const std::exception& error) {
+      leave_out(folders.front(), error);
+      folders.erase(folders.begin());
+    }
+  }
+  return std::nullopt;
+}
+
+fs::path RunShelf::find_model(const PlannedRun& planned) const {
+  const auto found = runs_.find(key_of(planned.config));
+  if (found == runs_.end()) return {};
+  for (const auto& folder : found->second) {
+    if (fs::exists(folder / kModelFile)) return folder / kModelFile;
+  }
+  return {};
+}
+
+Found RunShelf::find_all(const ExperimentPlan& plan) {
+  Found found;
+  for (const auto& run : plan.runs) found.runs.push_back({run, find(run)});
+  for (const auto& measurement : plan.measurements) {
+    found.measurements.push_back({measurement, find(measurement)});
+  }
+  return found;
+}
+
+}  // namespace adaact
