@@ -172,21 +172,26 @@ OptimizerConfig OptimizerConfig::read(const std::filesystem::path& path,
   std::ifstream file(path);
   TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse(text, setting, path.string());
+}
+
+OptimizerConfig OptimizerConfig::parse(const std::string& text, const std::string& setting,
+                                       const std::string& source) {
   const auto content = json::parse(text, nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK(content.is_object() && content.contains("optimizer") &&
                   content["optimizer"].is_string() && content.contains("settings") &&
                   content["settings"].is_object(),
-              "adaact: ", path.string(),
+              "adaact: ", source,
               " is no optimizer configuration: expected a JSON object with \"optimizer\" and "
               "\"settings\"");
   const auto& settings = content["settings"];
-  TORCH_CHECK(settings.contains(setting), "adaact: ", path.string(), " has no setting '", setting,
+  TORCH_CHECK(settings.contains(setting), "adaact: ", source, " has no setting '", setting,
               "'; there are: ", joined_keys(settings.get<std::map<std::string, json>>()));
   OptimizerConfig config;
   config.optimizer = content["optimizer"].get<std::string>();
   static const EnumNames<DecayRule> rules{{"everything", DecayRule::Everything},
                                           {"no_vectors", DecayRule::NoVectors}};
-  option_visitors::FromJson read{path.c_str(), settings[setting], {}};
+  option_visitors::FromJson read{source.c_str(), settings[setting], {}};
   read("decay", config.decay, rules);
   config.options = read.given.dump();
   return config;

@@ -2,21 +2,26 @@
 #include "experiments/shelf/divergence.h"
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
 
-#include <adaact/optim/registry.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/paper/catalog.h"
+#include "experiments/paper/embedded_configs.h"
 #include "support/errors.h"
 
 namespace {
 
 using adaact::ExperimentForm;
-using adaact::OptimizerConfig;
 using adaact::paper_optimizers;
 using adaact::paper_options;
 using adaact::paper_run;
+using adaact::paper_setting;
 using adaact::testing::contains;
 using adaact::testing::error_of;
 using nlohmann::json;
@@ -27,15 +32,33 @@ ExperimentForm quick_form() {
   return form;
 }
 
-TEST(PaperRuns, HaveTheSettingsOfConfigs) {
-  for (const auto& optimizer : paper_optimizers()) {
-    for (const std::string dataset : {"cifar10", "cifar100"}) {
-      const auto config =
-          OptimizerConfig::read(ADAACT_CONFIGS_DIR "/" + optimizer + ".json", dataset);
-      EXPECT_EQ(json::parse(paper_options(optimizer, dataset)), json::parse(config.options))
-          << optimizer << " on " << dataset;
-    }
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(PaperRuns, TheFilesOfConfigsAreBuiltInAsTheyAre) {
+  std::map<std::string, std::string> configs;
+  for (const auto& entry : std::filesystem::directory_iterator(ADAACT_CONFIGS_DIR)) {
+    configs[entry.path().stem().string()] = text_of(entry.path());
   }
+  EXPECT_EQ(adaact::embedded_configs(), configs);
+}
+
+TEST(PaperRuns, HaveTheSettingsOfTheirDataSet) {
+  const auto options = json::parse(paper_options("kfac", "cifar100"));
+  EXPECT_EQ(options.at("damping"), 10);
+  EXPECT_EQ(options, json::parse(paper_setting("kfac", "cifar100").options));
+  EXPECT_EQ(json::parse(paper_options("kfac", "cifar10")).at("damping"), 1);
+}
+
+TEST(PaperRuns, OfImageNetHaveTheSettingsOfTheirTable) {
+  const auto vit = adaact::experiment_named("table-imagenet-vit").plan({}).runs.front().config;
+  EXPECT_EQ(json::parse(vit.optimizer_options).at("weight_decay"), 2e-7);
+  EXPECT_FALSE(vit.decay_vectors);
+  const auto resnet =
+      adaact::experiment_named("table-imagenet-resnet").plan({}).runs.front().config;
+  EXPECT_EQ(json::parse(resnet.optimizer_options).at("weight_decay"), 1e-4);
 }
 
 TEST(PaperRuns, OfAnotherDataSetHaveTheSettingsOfCifar10) {

@@ -49,6 +49,9 @@ struct OptimizerConfig {
 
   /// A file holds settings for several data sets; an unknown one is an error that lists them.
   static OptimizerConfig read(const std::filesystem::path& path, const std::string& setting);
+  /// read() for the text of such a file; errors call it `source`.
+  static OptimizerConfig parse(const std::string& text, const std::string& setting,
+                               const std::string& source);
 };
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerConfig& config,

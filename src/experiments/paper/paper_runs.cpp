@@ -1,41 +1,13 @@
 #include "experiments/paper/paper_runs.h"
 
 #include <algorithm>
-#include <map>
 
 #include <c10/util/Exception.h>
 
+#include "experiments/paper/embedded_configs.h"
+
 namespace adaact {
 namespace {
-
-/// The table "Hyperparameter values used in CIFAR datasets training", for CIFAR-10. A test compares
-/// them with configs/, which is not there where the tool is installed.
-const std::map<std::string, std::string>& options_for_cifar10() {
-  static const std::map<std::string, std::string> options{
-      {"adaact", R"({"lr": 0.1, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.002})"},
-      {"sgd", R"({"lr": 0.1, "momentum": 0.9, "weight_decay": 0.0005, "nesterov": false})"},
-      {"adam", R"({"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0005})"},
-      {"adamw", R"({"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01})"},
-      {"adan", R"({"lr": 0.01, "betas": [0.98, 0.92, 0.99], "eps": 1e-8, "weight_decay": 0.01})"},
-      {"kfac", R"({"lr": 0.05, "momentum": 0.9, "beta2": 0.9, "weight_decay": 0.0005,
-                   "damping": 1, "kl_clip": 0.001, "covariance_period": 5, "inverse_period": 50,
-                   "inverse": "eigen", "scale": "authors"})"},
-      {"foof", R"({"lr": 0.05, "momentum": 0.9, "beta2": 0.95, "weight_decay": 0.0005,
-                   "damping": 1, "covariance_period": 5, "inverse_period": 50})"},
-  };
-  return options;
-}
-
-/// Those that are not CIFAR-10's.
-const std::map<std::string, std::string>& options_for_cifar100() {
-  static const std::map<std::string, std::string> options{
-      {"sgd", R"({"lr": 0.1, "momentum": 0.9, "weight_decay": 0.0005, "nesterov": true})"},
-      {"kfac", R"({"lr": 0.05, "momentum": 0.9, "beta2": 0.9, "weight_decay": 0.0005,
-                   "damping": 10, "kl_clip": 0.001, "covariance_period": 5, "inverse_period": 50,
-                   "inverse": "eigen", "scale": "authors"})"},
-  };
-  return options;
-}
 
 struct QuickSize {
   std::int64_t train_images;
@@ -60,14 +32,16 @@ const std::vector<std::string>& paper_optimizers() {
   return names;
 }
 
+OptimizerConfig paper_setting(const std::string& optimizer, const std::string& setting) {
+  return OptimizerConfig::parse(embedded_configs().at(optimizer), setting,
+                                "configs/" + optimizer + ".json");
+}
+
 std::string paper_options(const std::string& optimizer, const std::string& dataset) {
-  const auto& of_cifar100 = options_for_cifar100();
-  const auto special = of_cifar100.find(optimizer);
-  if (dataset == "cifar100" && special != of_cifar100.end()) return special->second;
-  const auto found = options_for_cifar10().find(optimizer);
-  TORCH_CHECK(found != options_for_cifar10().end(), "adaact: the paper has no settings of '",
-              optimizer, "' for CIFAR");
-  return found->second;
+  const auto& known = paper_optimizers();
+  TORCH_CHECK(std::find(known.begin(), known.end(), optimizer) != known.end(),
+              "adaact: the paper has no settings of '", optimizer, "' for CIFAR");
+  return paper_setting(optimizer, dataset == "cifar100" ? "cifar100" : "cifar10").options;
 }
 
 RunConfig paper_run(const std::string& optimizer, const std::string& model,

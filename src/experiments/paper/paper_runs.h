@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <adaact/optim/registry.h>
 #include <adaact/train/run_config.h>
 
 #include "experiments/shelf/experiment.h"
@@ -15,7 +16,10 @@ namespace adaact {
 /// In the order of the paper: adaact, sgd, adam, adamw, adan, kfac, foof.
 const std::vector<std::string>& paper_optimizers();
 
-/// The hyperparameters of the paper's table, as JSON. Of a data set that the paper does not have those
+/// A setting of the file of an optimizer in configs/: "cifar10", "imagenet-vit".
+OptimizerConfig paper_setting(const std::string& optimizer, const std::string& setting);
+
+/// The hyperparameters of the paper's CIFAR table, as JSON. Of a data set that the table does not have those
 /// of CIFAR-10.
 std::string paper_options(const std::string& optimizer, const std::string& dataset);
 
