@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if a relative link in README.md or docs/*.md leads nowhere, or if README.md mentions a
-# `make` command that the Makefile does not have.
+# Fails if a relative link in README.md or in another document leads to a file or a section that does not
+# exist, or if README.md mentions a `make` command that the Makefile does not have.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,14 +21,26 @@ links() {
     grep -oE '\]\([^) ]+|(src|href)="[^"]+' | sed -E 's/^(\]\(|(src|href)=")//' || true
 }
 
+# The names by which links refer to the sections of a document, as GitHub makes them of headings.
+sections() {
+  awk '/^ *```/ { code = !code; next } !code' "$1" | sed -nE 's/^#+ +//p' |
+    tr '[:upper:]' '[:lower:]' | sed -E 's/[^[:alnum:] _-]//g; s/ /-/g'
+}
+
 shopt -s nullglob
-for file in README.md docs/*.md; do
+for file in README.md docs/*.md results/README.md bench/*.md; do
   while IFS= read -r target; do
     case $target in
-      "" | *://* | mailto:* | "#"*) continue ;;
+      "" | *://* | mailto:*) continue ;;
     esac
-    path=${target%%#*}
-    [ -e "$(dirname "$file")/$path" ] || complain "$file links to $target, which does not exist"
+    path=$(dirname "$file")/${target%%#*}
+    [ "${target:0:1}" != "#" ] || path=$file
+    if [ ! -e "$path" ]; then
+      complain "$file links to $target, which does not exist"
+    elif [[ $target == *.md#* || $target == "#"* ]]; then
+      grep -qxF -- "${target#*#}" < <(sections "$path") ||
+        complain "$file links to $target, a section that does not exist"
+    fi
   done < <(links "$file")
 done
 
