@@ -89,7 +89,8 @@ void print_updates(const std::vector<OptimizerCost>& costs, const GpuCost& gpu) 
   }
 }
 
-/// Their times are the host's more than the GPU's, and no measure of those beside them.
+/// Names the optimizers without a graph: their times are the host's more than the GPU's, and not to
+/// be compared with those of the others.
 void print_steps_without_graph(const std::vector<OptimizerCost>& costs) {
   std::string names;
   for (const auto& cost : costs) {

@@ -119,7 +119,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help =
       (&command == &app ? "adaact" : "adaact " + command.get_name()) + std::string(" --help");
   std::string problem = error.what();
-  // What is missing may be there, misspelt.
+  // An option that is required and missing may be among those that nobody knows, misspelt.
   const bool missing_or_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                                   dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const auto extras = app.remaining(/*recurse=*/true);

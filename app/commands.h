@@ -6,7 +6,8 @@
 
 namespace adaact::app {
 
-// One file for each. Each adds its subcommand; what it does when chosen sets the exit code.
+// Every subcommand has one of these functions in a file of its own. It adds the subcommand, which
+// sets the exit code when it is chosen.
 void add_train_command(CLI::App& app, int& exit_code);
 void add_eval_command(CLI::App& app, int& exit_code);
 void add_predict_command(CLI::App& app, int& exit_code);
@@ -17,7 +18,8 @@ void add_info_command(CLI::App& app, int& exit_code);
 
 /// A line for the user, on the channel for errors.
 void print_message(const std::string& line);
-/// The same for what is no error: nothing after silence_notices().
+/// A line for the user about what is no error, on the same channel. Prints nothing after
+/// silence_notices().
 void print_notice(const std::string& line);
 void silence_notices();
 

@@ -44,7 +44,7 @@ void take_from_weights(RunConfig& config, const CLI::App& command) {
   }
 }
 
-/// What a run says itself.
+/// Refuses options beside --run whose values the run itself has.
 void refuse_beside_run(const CLI::App& command) {
   for (const char* known : {"--weights", "--model", "--no-batchnorm", "--dataset", "--image-size",
                             "--resize-size", "--seed"}) {
@@ -52,7 +52,7 @@ void refuse_beside_run(const CLI::App& command) {
   }
 }
 
-/// A run knows its model and its data; the rest is as it was said.
+/// Takes model and data from a run; the rest is as the command line has it.
 void take_from_run(RunConfig& config, const std::string& run) {
   config.weights = weights_of_run(run).string();
   const auto trained = RunConfig::read(config_of_run(run));

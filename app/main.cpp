@@ -1,5 +1,4 @@
-// The `adaact` tool. Exit codes: 0 done, 1 an error, 2 a command line that cannot be followed, 130 and
-// 143 ended by SIGINT and SIGTERM after what was done is saved.
+// The `adaact` tool. docs/tool.md lists its exit codes.
 
 #include <cerrno>
 #include <csignal>
@@ -48,14 +47,14 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-/// And has seen what it wanted.
+/// Whether whoever read our output has closed it, as `head` does once it has seen enough.
 bool reader_has_gone() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   return ::poll(&output, 1, /*timeout=*/0) > 0 && (output.revents & POLLERR) != 0;
 }
 
-/// So that the options of `train` fit a screen: no option's name takes a line of its own, and nothing
-/// follows the last one.
+/// Help text in which the options of `train` fit a screen: no option's name takes a line of its
+/// own, and nothing follows the last one.
 class HelpText : public CLI::Formatter {
  public:
   HelpText() { column_width(34); }
@@ -72,7 +71,8 @@ int run(int argc, char** argv) {
   CLI::App app("AdaAct and its rivals: train, measure, compare", "adaact");
   app.require_subcommand(1);
   app.set_version_flag("--version", ADAACT_VERSION);
-  // A script may add to a command line what overrides it.
+  // An option that is given twice counts the last time: a script may override a command line by
+  // adding to it.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.fallthrough();  // so that --config may stand behind the command
   add_config_file(app);
@@ -87,7 +87,7 @@ int run(int argc, char** argv) {
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
     command->description(command->get_description() + "; --config FILE: the same from a TOML file");
-    command->get_help_ptr()->group("");  // whoever reads its text knows it
+    command->get_help_ptr()->group("");  // left out: whoever reads the help knows --help
     command->formatter(help_text);
     refuse_empty_values(*command);
   }
@@ -118,6 +118,6 @@ int main(int argc, char** argv) {
     adaact::app::print_message("not everything could be printed" + reason);
     if (exit_code == 0) exit_code = 1;
   }
-  // Past LibTorch's own clean-up, which takes an eighth of the time of a command like `info`.
+  // Leaves out LibTorch's own clean-up, which takes an eighth of the time of a command like `info`.
   std::_Exit(exit_code);
 }

@@ -11,7 +11,7 @@ namespace adaact::app {
 /// How much a command prints.
 enum class Verbosity { Normal, Quiet, Json };
 
-/// --quiet and --json.
+/// What --quiet and --json ask for.
 struct OutputOptions {
   bool quiet = false;
   bool json = false;

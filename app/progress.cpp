@@ -38,7 +38,7 @@ void print_epoch(const EpochMetrics& metrics, const char* before) {
   std::fflush(stdout);
 }
 
-/// One line an epoch under a heading.
+/// Prints a heading and a line for each epoch.
 class EpochLines : public TrainingCallback {
  public:
   void on_start(const Trainer& trainer) override {
@@ -50,7 +50,7 @@ class EpochLines : public TrainingCallback {
   }
 };
 
-/// The same of one seed among several.
+/// Prints a line for each epoch of one seed among several.
 class SeedLines : public TrainingCallback {
  public:
   explicit SeedLines(std::uint64_t seed) {
@@ -67,7 +67,7 @@ class SeedLines : public TrainingCallback {
   std::string seed_;
 };
 
-/// The same lines, and below them how far the epoch is.
+/// Prints a line for each epoch and, below these, how far the current one is.
 class ProgressBar : public EpochLines {
  public:
   ~ProgressBar() override { clear(); }

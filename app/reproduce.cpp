@@ -52,14 +52,14 @@ struct ReproduceArguments {
   OutputOptions output;
 };
 
-// The list.
+// What --list prints.
 
-/// A line of it, in words.
+/// What the list says of an experiment, in words.
 struct Listed {
   std::string two_cores;
   std::string gpu;
-  std::string quick;     // on two cores
-  std::string obstacle;  // to carrying it out
+  std::string quick;     // with --quick, on two cores
+  std::string obstacle;  // to carrying it out; empty where there is none
 };
 
 Listed listed(const Experiment& experiment) {
@@ -104,9 +104,9 @@ ordered_json list_as_json() {
   return list;
 }
 
-// What came out.
+// What is printed of the results.
 
-/// The runs of one line: all but their seeds is the same.
+/// The runs that one line sums up: they differ in their seeds alone.
 struct SeedGroup {
   std::string dataset;
   std::string model;
@@ -164,7 +164,7 @@ void print_findings(const std::vector<Finding>& findings) {
   }
 }
 
-// The work.
+// Carrying out an experiment.
 
 void check_dataset(const std::string& dataset) {
   const auto known = dataset_names();
@@ -184,7 +184,8 @@ std::set<std::string> datasets_of(const ExperimentPlan& plan) {
   return datasets;
 }
 
-/// The folder of the one data set; where there are several, it holds a folder of each.
+/// Sets the folders of the data: --data-dir is that of the one data set, or holds a folder for each
+/// of several.
 void set_data_dirs(const ReproduceArguments& arguments, const ExperimentPlan& plan,
                    Machine& machine) {
   if (arguments.data_dir.empty()) return;
@@ -196,7 +197,7 @@ void set_data_dirs(const ReproduceArguments& arguments, const ExperimentPlan& pl
   }
 }
 
-/// What was carried out before; nothing the first time.
+/// The shelf with what was carried out before; an empty one the first time.
 RunShelf shelf_of(const ReproduceArguments& arguments) {
   std::vector<fs::path> folders{arguments.from.begin(), arguments.from.end()};
   if (folders.empty() && fs::exists(arguments.out)) folders.emplace_back(arguments.out);

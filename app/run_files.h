@@ -19,7 +19,8 @@ inline std::filesystem::path model_of_run(const std::string& run) {
   return std::filesystem::path(run) / kModelFile;
 }
 
-/// The trained weights of a run; an error where it is none, or not finished.
+/// The trained weights of a run; an error where the folder holds no run, or one that is not
+/// finished.
 inline std::filesystem::path weights_of_run(const std::string& run) {
   auto weights = model_of_run(run);
   if (std::filesystem::exists(weights)) return weights;

@@ -19,14 +19,14 @@ CLI::Option* add_option(CLI::App& command, const std::string& name, Value& value
   return command.add_option(name, value, text)->capture_default_str();
 }
 
-/// A flag that turns off what is on.
+/// A flag that makes a value false which is true without it.
 inline void add_off_switch(CLI::App& command, const std::string& name, bool& value,
                            const std::string& text) {
   command.add_flag_callback(
       name, [&value] { value = false; }, text);
 }
 
-/// CLI11 would take -1, and whatever is too large, for the largest number there is.
+/// Refuses -1 and numbers that are too large, which CLI11 would take for the largest one there is.
 inline CLI::Validator not_negative() {
   const auto check = [](const std::string& text) -> std::string {
     std::uint64_t number = 0;
@@ -38,7 +38,7 @@ inline CLI::Validator not_negative() {
   return CLI::Validator(check, "");
 }
 
-/// The CPU where a GPU is asked for and there is none, with a word about it.
+/// The wanted device, or the CPU and a notice where a GPU is wanted and there is none.
 inline std::string device_to_use(const std::string& wanted) {
   auto device = available_device(wanted);
   if (device != wanted) {
@@ -48,7 +48,8 @@ inline std::string device_to_use(const std::string& wanted) {
   return device;
 }
 
-/// The same in the options of a run or of a benchmark; true if the CPU has taken its place.
+/// Puts device_to_use() into the options of a run or of a benchmark; true if the CPU has taken the
+/// place of a GPU.
 template <typename Options>
 bool use_available_device(Options& options) {
   const auto device = device_to_use(options.device);
@@ -61,7 +62,7 @@ inline void use_available_device_of_run(RunConfig& config) {
   if (use_available_device(config)) config.deterministic = false;  // as the CPU always is
 }
 
-/// A switch that is on unless it is told otherwise.
+/// The value of an option that takes "on" or "off".
 inline bool is_on(const char* name, const std::string& value) {
   TORCH_CHECK(value == "on" || value == "off", name, " is '", value, "', expected on or off");
   return value == "on";

@@ -18,13 +18,14 @@ namespace {
 using nlohmann::json;
 using Outcomes = std::vector<SeedRuns::Outcome>;
 
-/// Read back from its folder.
+/// What the folder of a finished run says.
 struct FinishedRun {
   std::uint64_t seed = 0;
   EpochMetrics last;
 };
 
-/// Without the name of the tool, which stands at the beginning of the line anyway.
+/// The message of an error without the name of the tool, which stands at the beginning of the line
+/// anyway.
 std::string error_of(const SeedRuns::Outcome& outcome) {
   const std::string name = "adaact: ";
   try {

@@ -18,7 +18,7 @@ struct Row {
 
   void look_up(std::int64_t begin, std::int64_t end, const std::uint8_t* in,
                const float* values) const {
-    switch (step) {  // the usual ones as constants
+    switch (step) {  // the usual steps as constants, which the compiler can use
       case 1:
         return look_up<1>(begin, end, in, values);
       case -1:

@@ -52,7 +52,7 @@ void BatchBuffers::lend(const BatchBuffer& buffer) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (auto& each : lent_) (is_in_use(each) ? in_use : free_).push_back(std::move(each));
   }
-  // Someone who keeps many batches keeps them for good.
+  // Someone who keeps so many batches keeps them for good: the oldest is no longer waited for.
   if (in_use.size() == most_lent_) in_use.erase(in_use.begin());
   in_use.push_back(buffer);
   lent_ = std::move(in_use);

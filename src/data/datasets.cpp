@@ -56,7 +56,7 @@ std::shared_ptr<Dataset> open_folder(const DatasetOptions& options) {
   return std::make_shared<ImageFolder>(folder);
 }
 
-/// As large as CIFAR-10 unless told otherwise.
+/// Synthetic data, as many images as CIFAR-10 has unless the options say otherwise.
 std::shared_ptr<Dataset> open_synthetic(const DatasetOptions& options) {
   SyntheticOptions synthetic;
   synthetic.size = options.split == Split::Train ? 50000 : 10000;

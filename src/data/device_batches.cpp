@@ -24,7 +24,7 @@ constexpr std::int64_t kMostSamples = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 30;  // counted in 32 bits on the GPU
 constexpr std::int64_t kLastEpoch = std::numeric_limits<std::uint32_t>::max();
 
-/// The device with its index.
+/// A CUDA device with its index; any other is an error.
 torch::Device checked(torch::Device device) {
   TORCH_CHECK(device.is_cuda(), "DeviceBatches: device is ", device, ", expected a CUDA device");
   return device.has_index() ? device : torch::Device(torch::kCUDA, c10::cuda::current_device());
@@ -121,7 +121,7 @@ class DeviceBatches::Impl {
         shape_(dataset.shape()),
         samples_(dataset.size()) {
     const c10::cuda::CUDAGuard guard(device_);
-    // Made while evaluating, perhaps, and used for training.
+    // This may be made while evaluating, in inference mode, and used for training.
     const c10::InferenceMode normal_mode(false);
     values_ = upload_values(dataset, options_, device_);  // first: it checks what is left to check
     pixels_ = upload_pixels(dataset, device_);
@@ -211,8 +211,8 @@ class DeviceBatches::Impl {
     return reinterpret_cast<EpochCursor*>(cursors_.data_ptr<std::int64_t>());
   }
 
-  /// As shuffled_order() does it: sorted by (key, index), which a stable sort of the keys gives.
-  /// Into memory that stays, because captured kernels know its address.
+  /// Writes the order of shuffled_order(): sorted by (key, index), which a stable sort of the keys
+  /// gives. Into memory that stays, because captured kernels know its address.
   void shuffle(std::uint32_t epoch) const {
     const auto keys = torch::empty_like(order_);
     write_shuffle_keys_cuda(keys.data_ptr<std::int64_t>(), samples_, options_.seed, epoch);

@@ -70,12 +70,13 @@ class Place {
     plane_ = static_cast<std::int32_t>(plane);
   }
 
-  /// Without branches, across which the compiler would not move the loads of the next pixels.
+  /// Goes to the next place without branches, across which the compiler would not move the loads of
+  /// the next pixels.
   __device__ void advance(const BatchJob& job) {
     plane_ += step(y_, step(x_, step(lane_, 1, job.interleaved), job.width), job.height);
   }
 
-  /// Of the value that belongs here, in the table of (C, 256).
+  /// Where the value of this place stands in the table of (C, 256).
   __device__ std::int32_t index_of_value(const BatchJob& job, const Source& source) const {
     const auto row = y_ + source.down;
     const auto column = (source.flip ? job.width - 1 - x_ : x_) + source.right;
@@ -89,7 +90,7 @@ class Place {
   }
 
  private:
-  /// Adds to a digit; the carry.
+  /// Adds to a digit of a number with the given base; returns the carry.
   __device__ static std::int32_t step(std::int32_t& digit, std::int32_t by, std::int32_t base) {
     digit += by;
     const std::int32_t carry = digit == base ? 1 : 0;

@@ -9,7 +9,7 @@
 
 namespace adaact {
 
-/// Values of a byte.
+/// How many values a byte has.
 constexpr std::int32_t kByteLevels = 256;
 constexpr std::int32_t kMostDeviceChannels = 4;
 

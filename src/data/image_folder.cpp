@@ -87,7 +87,7 @@ std::vector<std::string> find_defects(const std::vector<fs::path>& paths) {
       others.emplace_back(check);
     }
   } catch (const std::system_error&) {
-    // Without a further thread it only takes longer.
+    // Where no further thread can be started, those that run only take longer.
   }
   check();
   for (auto& thread : others) thread.join();

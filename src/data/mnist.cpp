@@ -80,7 +80,7 @@ std::shared_ptr<ImageTensorDataset> read_mnist(const fs::path& folder, Split spl
               " labels, but ", images_path.string(), " has ", size, " images");
   TORCH_CHECK(size > 0, "adaact: ", images_path.string(), " has no images");
   if (limit > 0 && limit < size) {
-    // A copy, so that the memory of the others is returned.
+    // A copy, so that the memory of the images beyond the limit is returned.
     images = images.narrow(0, 0, limit).clone();
     labels = labels.narrow(0, 0, limit).clone();
   }

@@ -19,13 +19,14 @@ class RecordFile {
   /// `what` says in the error what the file ends in the middle of.
   void read(std::uint8_t* to, std::int64_t bytes, const char* what);
 
-  /// For headers; big-endian.
+  /// Reads a big-endian number, as headers have them.
   std::uint32_t read_uint32(const char* what);
 
-  /// Nothing may follow, and the checksum of a gzip file must be right.
+  /// An error if anything follows, or if the checksum of a gzip file is wrong.
   void expect_end();
 
-  /// Before memory is reserved for what a header announces: can the rest of the file hold it?
+  /// An error if the rest of the file cannot hold so many bytes. Asked before memory is reserved
+  /// for what a header announces.
   void expect_room_for(std::int64_t bytes) const;
 
   const std::filesystem::path& path() const { return path_; }

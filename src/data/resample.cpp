@@ -80,7 +80,8 @@ std::vector<float> scale_rows(const RgbImage& image, std::int64_t first, std::in
   return scaled;
 }
 
-/// Halves to the even side, as Python rounds: weights are evaluated on the same pixels there and here.
+/// Where a centre crop begins. Halves go to the even side, as Python rounds: weights are evaluated
+/// on the same pixels there and here.
 std::int64_t centre_offset(std::int64_t size, std::int64_t crop) {
   const auto doubled = size - crop;
   return doubled / 2 + (doubled % 4 == 3 ? 1 : 0);

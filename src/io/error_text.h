@@ -19,7 +19,7 @@ inline std::string error_text(const std::exception& error) {
   return error.what();
 }
 
-/// The same within a line that begins with the name of the tool anyway.
+/// error_text() without the name of the tool, for a line that begins with it anyway.
 inline std::string error_text_within_line(const std::exception& error) {
   const auto text = error_text(error);
   const std::string name = "adaact: ";

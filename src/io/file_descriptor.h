@@ -9,7 +9,7 @@ namespace adaact {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  /// What ::open() returned.
+  /// Takes over what ::open() returned.
   explicit FileDescriptor(int number) : number_(number) {}
   ~FileDescriptor();
   FileDescriptor(FileDescriptor&& other) noexcept;
@@ -18,9 +18,9 @@ class FileDescriptor {
   bool is_open() const noexcept { return number_ >= 0; }
   int number() const noexcept { return number_; }
 
-  /// All of the bytes.
+  /// Writes all of the bytes.
   void write(std::string_view bytes, const std::filesystem::path& name) const;
-  /// To the disk.
+  /// Flushes what was written to the disk.
   void flush(const std::filesystem::path& name) const;
 
  private:

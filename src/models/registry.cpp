@@ -43,7 +43,8 @@ struct Entry {
   bool takes_hidden = false;
 };
 
-/// Three stages or more halve the image; of the smallest they leave one pixel.
+/// The smallest images: the stages of a model, which halve an image three times or more, leave one
+/// pixel of them.
 constexpr int64_t kSmallestForCifarModels = 8;
 constexpr int64_t kSmallestForImageNetResNets = 32;
 

@@ -69,7 +69,7 @@ class Observer::Core {
     }
   }
 
-  /// By the identity of the tensor or of what it is a view of.
+  /// Finds the layer of a weight by the identity of the tensor or of what it is a view of.
   std::optional<LayerUse> match_identity(const LayerOperator& layer) const {
     const auto& operand = *layer.weight;
     const auto* identity =
@@ -78,7 +78,8 @@ class Observer::Core {
     return found == by_identity_.end() ? std::nullopt : use_of(found->second, layer);
   }
 
-  /// By storage, for weights that arrive detached (TorchScript) or are parts of a flat buffer.
+  /// Finds the layer of a weight by storage: some arrive detached (TorchScript) or are parts of a
+  /// flat buffer.
   std::optional<LayerUse> match_storage(const LayerOperator& layer) const {
     for (std::size_t i = 0; i < map.parameters().size(); ++i) {
       if (auto use = use_of(i, layer)) return use;

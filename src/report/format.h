@@ -11,11 +11,11 @@ inline constexpr char kNothing[] = "–";
 
 /// 0.8631 as "86.31 %".
 std::string percent(double fraction);
-/// Four decimals; very large ones in powers of ten.
+/// A number with four decimals; a very large one as a power of ten.
 std::string decimal(double value);
-/// With so many decimals: 0.333 with two as "0.33".
+/// A number with so many decimals: 0.333 with two as "0.33".
 std::string fixed(double value, int decimals);
-/// Six digits: 0.0333333.
+/// A number with six digits: 0.0333333.
 std::string rounded(double value);
 /// "18.6 s", "12 min 04 s", "3 h 20 min".
 std::string duration(double seconds);

@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostMarkedPoints = 24;
 constexpr std::size_t kLongestNameInLegend = 40;
 
-/// Of UTF-8.
+/// Whether a byte of UTF-8 continues the character of the byte before.
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
 
-/// The middle left out, where names of runs are most alike. Cut between characters of UTF-8.
+/// A long name without its middle, where names of runs are most alike. Cut between characters of
+/// UTF-8.
 std::string shortened(const std::string& name) {
   if (name.size() <= kLongestNameInLegend) return name;
   auto head = kLongestNameInLegend / 2;
@@ -106,8 +107,9 @@ std::string drawing_commands(const Plot& plot, const PlotLayout& layout,
          plot_command(plot, colours);
 }
 
-/// As small as a phone shows it: then its letters are large enough there. gnuplot does not know how
-/// wide letters are in a browser, and would leave more room for them than is needed.
+/// Draws the SVG as small as a phone shows it: then its letters are large enough there. gnuplot
+/// does not know how wide letters are in a browser, and would leave more room for them than is
+/// needed.
 std::string svg_commands(const Plot& plot, const PlotLayout& layout, const fs::path& file) {
   const auto size = std::to_string(kPlotWidth) + "," + std::to_string(kPlotHeight);
   return "set terminal svg size " + size + " dynamic font 'sans,13' noenhanced\n" + "set output " +

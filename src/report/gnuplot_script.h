@@ -13,7 +13,7 @@ namespace adaact {
 std::string gnuplot_script(const Plot& plot, const std::filesystem::path& svg,
                            const std::filesystem::path& png);
 
-/// Those of the PNG.
+/// The colours of the PNG.
 PlotColours colours_on_white();
 
 }  // namespace adaact

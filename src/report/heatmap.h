@@ -12,13 +12,14 @@ struct Heatmap {
   std::size_t rows = 0;
   std::size_t columns = 0;
   std::vector<float> values;  // row by row
-  bool logarithmic = false;   // the colours
+  bool logarithmic = false;   // the scale of the colours
 };
 
-/// Not what is not finite, nor what is not positive on a logarithmic scale: that is left blank.
+/// Whether a value has a colour. One that is not finite, or not positive on a logarithmic scale, is
+/// left blank.
 bool can_be_drawn(float value, const Heatmap& heatmap);
 
-/// Whether there would be anything to see.
+/// Whether any of its values can be drawn.
 bool is_drawable(const Heatmap& heatmap);
 
 }  // namespace adaact

@@ -19,7 +19,7 @@ struct Markup {
   friend Markup operator+(Markup left, const Markup& right) { return left += right; }
 };
 
-/// Escaped, also for attributes. Bytes that are no UTF-8 are shown as �.
+/// Any string as HTML: escaped, also for attributes. Bytes that are no UTF-8 are shown as �.
 Markup text(std::string_view value);
 
 using Attributes = std::vector<std::pair<std::string, std::string>>;

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Without "." and "..", and without a slash at the end.
+/// A path without "." and "..", and without a slash at the end.
 fs::path full_path(const fs::path& folder) {
   const auto path = fs::absolute(folder).lexically_normal();
   return path.has_filename() ? path : path.parent_path();

@@ -25,7 +25,7 @@ struct Table {
   bool shows_name = true;  // false under a heading that says it already
 };
 
-/// In a box of its own, in which a wide table scrolls.
+/// A table in a box of its own, in which a wide one scrolls.
 Markup to_markup(const Table& table);
 
 /// The line that stands for a series in legends and tables.
@@ -46,12 +46,12 @@ class Page {
   /// Draws the plot and writes its PNG under this name. A plot without points is a sentence instead.
   Markup figure(const Plot& plot, const std::string& name, const std::string& caption);
   Markup heatmap(const Heatmap& heatmap, const std::string& name, const std::string& caption);
-  /// Side by side where there is room.
+  /// Adds figures side by side where there is room.
   void add_figures(const std::vector<Markup>& figures);
 
-  /// The page itself; until here an earlier one is untouched.
+  /// Writes the page itself; before this an earlier page is untouched.
   void write() const;
-  /// One of an earlier page; whether it was there.
+  /// Removes a figure of an earlier page; false if it was not there.
   bool remove_figure(const std::string& name) const;
 
  private:

@@ -134,7 +134,7 @@ std::vector<Point> smooth(const std::vector<Point>& points, std::size_t window, 
     if (summands == 0) continue;
     const auto divisor = static_cast<double>(summands);
     const Point average{sum.x / divisor, sum.y / divisor};
-    // Windows at the ends hold the same points.
+    // Windows at the ends hold the same points: their average is kept once.
     if (averages.empty() || average.x > averages.back().x) averages.push_back(average);
   }
   return averages;

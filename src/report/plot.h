@@ -50,8 +50,8 @@ struct AxisLayout {
 };
 AxisLayout lay_out(const Axis& axis, const std::vector<double>& values);
 
-/// Without points that cannot be drawn (not finite, or not positive on a logarithmic axis) and without
-/// series that have no others.
+/// A plot without points that cannot be drawn (not finite, or not positive on a logarithmic axis)
+/// and without series that have no others.
 Plot drawable_part(const Plot& plot);
 
 /// Averages over `window` neighbouring points, at no more than `count` places: noise goes, and a run

@@ -57,7 +57,7 @@ void make_ids_unique(std::string& svg, const std::string& id) {
   }
 }
 
-/// What a browser shows where the pointer rests.
+/// Puts the names of series into the titles that a browser shows where the pointer rests.
 void name_series(std::string& svg, const std::vector<std::string>& names) {
   for (std::size_t index = 0; index < names.size(); ++index) {
     replace_all(svg, "<title>gnuplot_plot_" + std::to_string(index + 1) + "</title>",
@@ -102,7 +102,7 @@ std::string svg_for_page(const std::string& file, const std::string& title,
   replace_colours(content);
   make_ids_unique(content, id);
   name_series(content, names);
-  replace_all(content, " font-family=\"sans\"", "");  // the page's
+  replace_all(content, " font-family=\"sans\"", "");  // so that it has the page's
   const auto box = "0 0 " + std::to_string(kPlotWidth) + " " + std::to_string(kPlotHeight);
   const Attributes attributes{
       {"class", "plot"}, {"viewBox", box}, {"role", "img"}, {"aria-label", title}};

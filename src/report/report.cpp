@@ -24,7 +24,7 @@ std::string joined(const std::set<std::string>& words) {
   return list;
 }
 
-/// What a reader wants to know first.
+/// The sentence at the top of a report: what a reader wants to know first.
 std::string lead(const std::vector<NamedRun>& runs) {
   std::set<std::string> models;
   std::set<std::string> data;

@@ -26,10 +26,11 @@ void add_record(const ordered_json& record, RunHistory& history) {
   if (kind == kStepRecord) history.steps.push_back(step_from(record));
   if (kind == kEpochRecord) history.epochs.push_back(epoch_from(record));
   if (kind == kDivergedRecord) history.divergence = divergence_from(record);
-  // Another kind is from a newer version and not needed here.
+  // A record of another kind is from a newer version and not needed here.
 }
 
-/// As metrics_record.h writes it, without looking further.
+/// Whether a line is the record of a step. Told by its beginning, as metrics_record.h writes it,
+/// without reading the rest.
 bool is_step(const std::string& line) {
   static const auto beginning = "{\"kind\":\"" + std::string(kStepRecord) + "\"";
   return line.rfind(beginning, 0) == 0;
@@ -105,7 +106,7 @@ RunHistory RunHistory::read(const fs::path& folder, Detail detail) {
   if (fs::exists(metrics_file)) read_metrics(metrics_file, detail, history);
   const auto model_file = folder / kModelFile;
   const bool has_model = fs::exists(model_file);
-  // Of results that are kept for long the model is not.
+  // A result that is kept for long has no model any more, but all its epochs.
   const bool has_all_epochs =
       static_cast<std::int64_t>(history.epochs.size()) == history.config.epochs;
   history.finished = has_model || has_all_epochs;

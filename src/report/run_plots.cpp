@@ -72,7 +72,7 @@ std::vector<std::string> layers_of(const RunHistory& run) {
   return layers;
 }
 
-/// Their names, if all runs have the same and there is room for them.
+/// The names of the layers, if all runs have the same and there is room for them.
 std::vector<Tick> layer_ticks(const std::vector<NamedRun>& runs) {
   std::vector<std::string> names;
   for (const auto& run : runs) {
@@ -96,7 +96,7 @@ Axis moment_axis() {
   return axis;
 }
 
-/// Evenly spread from the first to the last.
+/// Which of so many layers are shown: evenly spread from the first to the last.
 std::vector<std::size_t> layers_shown(std::size_t count) {
   const auto shown = std::min(count, kMostLayersShown);
   std::vector<std::size_t> layers;

@@ -10,8 +10,9 @@ namespace adaact {
 
 enum class Against { Epochs, Seconds };
 
-/// Averaged over 2 % of a run's steps, which takes the noise of single batches out. Logarithmic where
-/// losses differ by more than a factor of 20: one diverging run would flatten all others.
+/// The training loss, averaged over 2 % of a run's steps, which takes the noise of single batches
+/// out. Logarithmic where losses differ by more than a factor of 20: one diverging run would
+/// flatten all others.
 Plot train_loss_plot(const std::vector<NamedRun>& runs, Against against);
 
 Plot test_accuracy_plot(const std::vector<NamedRun>& runs, Against against);

@@ -122,7 +122,7 @@ void add_results(const RunHistory& run, const Comparisons& comparisons, std::vec
   row.push_back(number_cell(decimal(last.loss), comparisons.negative_loss.is_best(-last.loss)));
 }
 
-/// Of a configuration, with the options of the optimizer as "optimizer.lr" and so on.
+/// All settings of a configuration, with the options of the optimizer as "optimizer.lr" and so on.
 json flat_settings(const RunConfig& config) {
   auto fields = json::parse(config.to_json());
   const auto options = fields.at("optimizer_options");
@@ -137,7 +137,8 @@ struct Setting {
   bool differs = false;
 };
 
-/// In the order of their names, so the options of the optimizer follow the optimizer.
+/// The settings of runs in the order of their names, so that the options of the optimizer follow
+/// the optimizer.
 std::vector<Setting> settings_of(const std::vector<NamedRun>& runs) {
   std::vector<json> configurations;
   std::set<std::string> names;

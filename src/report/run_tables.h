@@ -12,7 +12,7 @@ namespace adaact {
 Table summary_table(const std::vector<NamedRun>& runs);
 
 /// Fields of the configurations and options of the optimizers, one in each row: those in which runs
-/// differ and those in which they do not. Not data_dir: data may move.
+/// differ and those in which they do not. data_dir is left out: data may move.
 Table differing_settings(const std::vector<NamedRun>& runs);
 Table common_settings(const std::vector<NamedRun>& runs);
 

@@ -17,7 +17,7 @@ using adaact::testing::ToolFolder;
 using adaact::testing::Words;
 namespace fs = std::filesystem;
 
-/// For a shell.
+/// Words as a command for a shell.
 std::string quoted(const Words& words) {
   std::string line;
   for (const auto& word : words) line += "'" + word + "' ";

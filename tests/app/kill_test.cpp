@@ -138,7 +138,8 @@ TEST_F(KillTest, WhileItStarts) {
   const auto run = folder_.at("killed");
   for (int i = 0; i < 8; ++i) {
     auto process = folder_.start(training(run));
-    // Without a folder, right when it appears, and a little later.
+    // The folder is new or left by the run that was killed before; in either case the kill comes
+    // right after it is there, or a little later.
     wait_until(process, [&] { return fs::exists(run); });
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::uniform_int_distribution<>(0, 1500)(random_)));

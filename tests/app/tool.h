@@ -51,7 +51,7 @@ inline Words short_training(const std::filesystem::path& out) {
           "8",      "--epochs",      "3",          "--threads",    "1"};
 }
 
-/// The same weights, the same metrics, and an event file with as many records.
+/// Expects the same weights, the same metrics, and an event file with as many records.
 inline void expect_equal_runs(const std::filesystem::path& run,
                               const std::filesystem::path& reference) {
   EXPECT_EQ(bytes_of(run / "model.safetensors"), bytes_of(reference / "model.safetensors"));

@@ -133,7 +133,7 @@ TEST_F(TrainCommandTest, SeveralSeedsAreARunEachAndTheirMean) {
   EXPECT_DOUBLE_EQ(summary.at("test_top1_mean").get<double>(), sum / 3.0);
   EXPECT_EQ(summary.at("runs").at(2).at("seed"), 7);
 
-  // One that lost its metrics and one whose folder is somebody else's.
+  // Seed 3 has lost its metrics, and the folder of seed 9 is somebody else's.
   fs::remove(at("runs") / "seed-3" / "metrics.jsonl");
   fs::create_directories(at("runs") / "seed-9" / "letters");
   const auto damaged = train("runs", {"--seeds", "3,5,9", "--resume", "--json"});

@@ -78,7 +78,7 @@ TEST_F(Cuda, AnInputThatIsChangedInPlaceIsNotMistakenForTheOneThatWasRead) {
   const auto hidden = first->forward(torch::randn({5, 7}, torch::kCUDA));
   second->forward(hidden).sum().backward();
   hidden.detach().zero_();
-  optimizer.discard_observations();  // without looking at it
+  optimizer.discard_observations();  // the changed input is dropped before anything measures it
   second->forward(first->forward(torch::randn({5, 7}, torch::kCUDA))).sum().backward();
   optimizer.step();
   const auto changed = first->forward(torch::randn({5, 7}, torch::kCUDA));

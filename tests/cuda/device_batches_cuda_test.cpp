@@ -452,7 +452,7 @@ TEST_F(DeviceBatchesCuda, MadeInInferenceModeItServesTraining) {
   expect_same_epoch(*batches, loader, 1);
 }
 
-/// More than any GPU holds.
+/// A data set that is larger than the memory of any GPU.
 class HugeDataset : public adaact::Dataset {
  public:
   HugeDataset() : Dataset(DatasetInfo{"huge", {3, 224, 224}, {"a"}, {{0, 0, 0}, {1, 1, 1}}}) {}
@@ -467,7 +467,7 @@ TEST_F(DeviceBatchesCuda, SaysWhetherTheDataFit) {
   const auto error =
       error_of([] { DeviceBatches(HugeDataset(), training_options(), torch::kCUDA); });
   EXPECT_TRUE(contains(error, "the images of huge take 301056000000000 bytes"));
-  // And the GPU still works.
+  // After the refusal the GPU still works.
   EXPECT_EQ(torch::ones({2}, torch::kCUDA).sum().item<float>(), 2.0F);
 }
 

@@ -163,7 +163,7 @@ TEST(CovarianceHeatmap, CallsActivationsByTheLayerThatMadeThem) {
   EXPECT_TRUE(contains(experiment.findings(found)[1].measured, "from 3 (conv2 out)"));
 }
 
-/// The layer again, with such medians.
+/// made_up() with these medians on the diagonal and off it.
 Measured with_medians(double on, double off) {
   auto measured = made_up(0.25, 3.0);
   for (const char* kind : {"uncentred", "centred"}) {

@@ -27,7 +27,7 @@ RunHistory history(double variance, const std::vector<double>& top1_by_epoch) {
   return run;
 }
 
-/// Three seeds, which hardly differ.
+/// Adds runs of three seeds, which hardly differ.
 void add_seeds(Found& found, const std::string& series, double variance,
                std::vector<double> top1_by_epoch) {
   for (const double change : {-0.001, 0.001, 0.001}) {
@@ -36,7 +36,7 @@ void add_seeds(Found& found, const std::string& series, double variance,
   }
 }
 
-/// As the paper has it.
+/// Runs in which everything is as the paper says.
 Found papers_result() {
   auto found = nothing_found(fig_activation_variance());
   add_seeds(found, "AdaAct", 0.123, {0.4, 0.7});

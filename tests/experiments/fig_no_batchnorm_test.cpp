@@ -21,8 +21,8 @@ using Verdict = adaact::Finding::Verdict;
 
 constexpr char kSgdAtLowerRate[] = "SGD without BN, η = 0.01";
 
-/// Of AdaAct and SGD, each 92 % with batch normalization; three seeds, which differ a little. At the
-/// lower rate SGD has what it has at the other.
+/// Runs of AdaAct and SGD, each with 92 % with batch normalization and these accuracies without;
+/// three seeds, which differ a little. At the lower rate SGD has what it has at the other.
 Found found_without(double adaact, double sgd) {
   adaact::ExperimentForm form;
   form.seeds = {0, 1, 2};

@@ -17,7 +17,7 @@ using adaact::testing::history_with;
 using adaact::testing::nothing_found;
 using Verdict = adaact::Finding::Verdict;
 
-/// Three seeds, which differ a little.
+/// Runs with these accuracies; three seeds, which differ a little.
 Found found_with(double square_root, double other_powers, double full) {
   adaact::ExperimentForm form;
   form.seeds = {0, 1, 2};

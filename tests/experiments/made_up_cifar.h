@@ -28,7 +28,7 @@ inline RunHistory history_of(const RunConfig& config, double percent) {
   return history;
 }
 
-/// Of one model, ResNet-20 on CIFAR-10 unless another is named; nothing else is there.
+/// Runs of one model, ResNet-20 on CIFAR-10 unless another is named; no others were carried out.
 inline Found found_with(const Experiment& experiment, const Accuracies& accuracies,
                         const ExperimentForm& form = {}, const std::string& model = "resnet20") {
   Found found;
@@ -43,7 +43,7 @@ inline Found found_with(const Experiment& experiment, const Accuracies& accuraci
   return found;
 }
 
-/// So many seeds, which hardly differ.
+/// The accuracies of the paper with so many seeds, which hardly differ.
 inline Accuracies as_in_the_paper(std::size_t seeds = 2) {
   Accuracies accuracies{{"adaact", {92.4, 92.5, 92.6}}, {"sgd", {92.6, 92.7, 92.8}},
                         {"adam", {91.3, 91.4, 91.5}},   {"adamw", {89.8, 89.9, 90.0}},

@@ -38,7 +38,7 @@ PlannedRun planned_with_seed(std::uint64_t seed) {
   return planned;
 }
 
-/// Finished, on another machine.
+/// A planned run as it was finished on another machine.
 MadeUpRun run_of(const PlannedRun& planned) {
   MadeUpRun run;
   run.config = planned.config;

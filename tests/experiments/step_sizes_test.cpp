@@ -50,7 +50,7 @@ RunConfig small_config(const std::string& model) {
   return config;
 }
 
-/// Of the first epoch, counted from 0.
+/// The step of the first epoch, counted from 0, in which a sample is seen.
 std::size_t step_that_sees(std::int64_t sample, const std::shared_ptr<Dataset>& data,
                            const RunConfig& config) {
   adaact::Loader loader(data, adaact::loader_options(config, kWorkers, Split::Train));

@@ -32,7 +32,7 @@ inline RunHistory history_with(const std::vector<double>& top1_by_epoch) {
   return history;
 }
 
-/// One whose loss is not finite from an epoch on, counted from 1.
+/// A run whose loss is not finite from an epoch on, counted from 1.
 inline RunHistory diverged_in(std::size_t epoch, const std::vector<double>& top1_by_epoch) {
   auto history = history_with(top1_by_epoch);
   for (auto index = epoch - 1; index < history.epochs.size(); ++index) {
@@ -42,7 +42,7 @@ inline RunHistory diverged_in(std::size_t epoch, const std::vector<double>& top1
   return history;
 }
 
-/// One of 20 epochs on CIFAR-10 that a gradient ended in the epoch after these.
+/// A run of 20 epochs on CIFAR-10 that a gradient ended in the epoch after these.
 inline RunHistory ended_after(const std::vector<double>& top1_by_epoch) {
   auto history = history_with(top1_by_epoch);
   history.finished = false;

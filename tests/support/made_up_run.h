@@ -86,7 +86,7 @@ inline void write_run(const std::filesystem::path& folder, const MadeUpRun& run)
   if (run.finished) std::ofstream(folder / "model.safetensors") << made_up_weights();
 }
 
-/// One that diverged after so many epochs; without its model.
+/// A run that diverged after so many epochs; it has no model.
 inline MadeUpRun diverged_run(const RunConfig& config, int epochs) {
   MadeUpRun run;
   run.config = config;

@@ -6,7 +6,8 @@
 
 namespace adaact::testing {
 
-/// Of LeNet-5, with second moments: the same in each epoch. The images that conv1 reads vary most.
+/// Adds variances and second moments of LeNet-5's inputs, the same in each epoch. The images that
+/// conv1 reads vary most.
 inline void add_variances(RunHistory& history, double variance_of_activations) {
   for (auto& epoch : history.epochs) {
     for (const std::string layer : {"conv1", "conv2", "fc1", "fc2", "fc3"}) {

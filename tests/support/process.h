@@ -56,7 +56,7 @@ class Process {
            info.si_pid == id_;
   }
 
-  /// Its exit code, or minus the signal that ended it.
+  /// Waits for its end: the exit code, or minus the signal that ended it.
   int wait() {
     int status = 0;
     while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) {
@@ -72,7 +72,7 @@ class Process {
   pid_t id_ = 0;
 };
 
-/// Until `condition` holds or the process has ended; whether it holds.
+/// Waits until `condition` holds or the process has ended; returns whether it holds.
 inline bool wait_until(const Process& process, const std::function<bool()>& condition) {
   while (!condition()) {
     if (process.has_ended()) return condition();

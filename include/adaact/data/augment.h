@@ -57,7 +57,7 @@ class Augmenter {
   /// (C, 256): what a byte of a channel becomes.
   const std::vector<float>& values() const { return values_; }
 
-  /// From shape.bytes() bytes, planes (C, H, W), to as many floats.
+  /// Writes as many floats as the image has bytes, shape.bytes(), which are planes (C, H, W).
   void apply(const std::uint8_t* pixels, const AugmentDraw& draw, float* out) const;
 
  private:
@@ -67,7 +67,8 @@ class Augmenter {
   std::vector<float> values_;  // (C, 256): the normalised value of every byte, exact
 };
 
-/// The same for one image (C, H, W) kByte, out of LibTorch's own operations: the oracle.
+/// What an Augmenter makes of one image (C, H, W) kByte, out of LibTorch's own operations: the
+/// oracle.
 torch::Tensor augment_reference(const torch::Tensor& image, const Normalization& normalization,
                                 const AugmentOptions& options, const AugmentDraw& draw);
 

@@ -24,7 +24,7 @@ struct DatasetOptions {
   std::int64_t resize_size = 0;
   /// image-folder: leave out images that cannot be decoded, with a warning for each.
   bool skip_bad_images = false;
-  /// Of synthetic data.
+  /// Seed of synthetic data.
   std::uint64_t seed = 0;
 };
 

@@ -57,7 +57,7 @@ class DeviceBatches {
 
   std::int64_t batches_per_epoch() const;
 
-  /// Of a batch of an epoch; the last one may be smaller than the others.
+  /// How many images a batch of an epoch has; the last one may be smaller than the others.
   std::int64_t batch_size(std::int64_t batch) const;
 
   /// Begins an epoch, or enters it at a later batch. Enqueues what it does on the current stream and

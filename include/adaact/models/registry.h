@@ -27,12 +27,13 @@ struct ModelOptions {
 /// Unknown names and options that the model cannot follow are errors that say what there is.
 std::shared_ptr<Model> make_model(const std::string& name, const ModelOptions& options);
 
-/// With the options of default_model_options().
+/// A model by name with the options of default_model_options().
 std::shared_ptr<Model> make_model(const std::string& name);
 
 std::vector<std::string> model_names();
 
-/// The data a model is known for: CIFAR-10, CIFAR-100, ImageNet, and for "mlp" Fashion-MNIST.
+/// Options for the data that a model is known for: CIFAR-10, CIFAR-100, ImageNet, and for "mlp"
+/// Fashion-MNIST.
 ModelOptions default_model_options(const std::string& name);
 
 }  // namespace adaact

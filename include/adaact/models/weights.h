@@ -34,7 +34,7 @@ struct LoadReport {
 /// error that names the first five of each kind, and the model is then as it was. `num_batches_tracked` may be absent.
 LoadReport load_weights(Model& model, const std::filesystem::path& path,
                         const LoadOptions& options = {});
-/// The same from a file that was read already; errors call it `source`.
+/// load_weights() from a file that was read already; errors call it `source`.
 LoadReport load_weights(Model& model, TensorFile file, const std::string& source,
                         const LoadOptions& options = {});
 

@@ -14,7 +14,7 @@ namespace adaact {
 Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf16 = false,
                     bool channels_last = false);
 
-/// The same, asking between two batches whether to go on; nothing if not.
+/// evaluate() that asks between two batches whether to stop, and returns nothing then.
 std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_stop, Model& model,
                                           Loader& loader, torch::Device device, bool bf16 = false,
                                           bool channels_last = false);

@@ -23,7 +23,7 @@ struct ModelCard {
   static ModelCard from_metadata(const std::map<std::string, std::string>& metadata,
                                  const std::string& source);
 
-  /// Untrained.
+  /// The model that the card describes, untrained.
   std::shared_ptr<Model> build() const;
 };
 

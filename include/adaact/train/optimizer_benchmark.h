@@ -16,8 +16,8 @@ struct BenchmarkOptions {
   std::string memory_format = "contiguous";
   bool graph = true;         // on a GPU, for the optimizers that can
   std::int64_t threads = 0;  // 0: one for each core
-  /// Of each optimizer, in five rounds; a round of a graph has at least 20. FOOF and KFAC invert every
-  /// 50 steps, so this is a whole period of theirs.
+  /// How many steps of each optimizer are taken, in five rounds; a round of a graph has at least
+  /// 20. FOOF and KFAC invert every 50 steps, so this is a whole period of theirs.
   std::int64_t steps = 50;
 };
 
@@ -29,7 +29,7 @@ struct UpdateCost {
   /// Whole steps less forward and backward passes alone. Not above 0 where it is lost in their spread.
   double taken_ms = 0.0;
 
-  /// Nothing where it is lost.
+  /// The floor to what was taken; nothing where that is lost in the spread.
   std::optional<double> fraction_of_floor() const {
     return taken_ms > 0.0 ? std::optional(floor_ms / taken_ms) : std::nullopt;
   }

@@ -63,8 +63,8 @@ std::string available_device(const std::string& device);
 /// An error that says what to do where there is no such device.
 void check_device(const std::string& device);
 
-/// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one by
-/// one. Not data_dir: data may move.
+/// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one
+/// by one. data_dir is not compared: data may move.
 std::vector<std::string> differences(const RunConfig& config, const RunConfig& there);
 
 }  // namespace adaact

@@ -25,7 +25,7 @@ class SeedRuns {
   SeedRuns(const RunConfig& config, std::vector<std::uint64_t> seeds, std::filesystem::path folder,
            const RunSettings& settings = {});
 
-  /// What became of one of them.
+  /// What became of the run of one seed.
   struct Outcome {
     std::uint64_t seed = 0;
     RunResult result;
@@ -34,10 +34,11 @@ class SeedRuns {
 
   using MakeCallback = std::function<std::unique_ptr<TrainingCallback>(std::uint64_t seed)>;
 
-  /// An error of one does not end the others. Callbacks of different seeds may be called at once.
+  /// Trains all seeds. An error of one does not end the others. Callbacks of different seeds may be
+  /// called at once.
   std::vector<Outcome> run(const MakeCallback& make_callback);
 
-  /// Why they train one after the other; empty where they train at once.
+  /// Why the seeds train one after the other; empty where they train at once.
   std::string obstacle_to_concurrency() const;
 
   std::filesystem::path folder_of(std::uint64_t seed) const;

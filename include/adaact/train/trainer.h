@@ -56,7 +56,7 @@ struct TrainerState {
   std::int64_t epoch = 0;  // of the next step
   std::int64_t batch = 0;  // of the epoch, that the next step begins with
   double seconds = 0.0;    // of training
-  // Of the epoch so far.
+  // Sums and findings of the epoch so far.
   double epoch_seconds = 0.0;
   double loss_sum = 0.0;
   std::int64_t correct = 0;
@@ -83,7 +83,8 @@ class Trainer {
   /// Callbacks are told in the order in which they were added.
   void add_callback(TrainingCallback& callback);
 
-  /// To the end of the last epoch: true. Or until should_stop(): false, and a further call goes on.
+  /// Trains to the end of the last epoch and returns true, or until should_stop() and returns
+  /// false; a further call then goes on.
   bool run();
 
   /// Why TrainerOptions::graph cannot be set for these; empty where it can.

@@ -13,7 +13,8 @@
 namespace adaact {
 namespace {
 
-/// By their names alone, without the modules: a layer of unknown mode is observed in evaluation too.
+/// The layers of a model by their names alone, without the modules: a layer of unknown mode is
+/// observed in evaluation too.
 LayerMap layers_without_modules(const Model& model) {
   NamedTensors parameters;
   for (const auto& parameter : model.named_parameters()) {
@@ -22,13 +23,14 @@ LayerMap layers_without_modules(const Model& model) {
   return parameters;
 }
 
-/// With a last input that is always 1, whose products with the others are their sums.
+/// Σ ã ãᵀ of a layer's input. The last of ã is always 1: its products with the others are their
+/// sums.
 Moment measure(const LayerUse& use, const torch::Tensor& input) {
   if (!use.input_is_intermediate) return {};  // the images
   return covariance(input, use.geometry, /*with_bias=*/true);
 }
 
-/// From Σ ã ãᵀ (1, n+1, n+1).
+/// Both covariances of a layer from Σ ã ãᵀ (1, n+1, n+1).
 ActivationCovariance from_sum(const std::string& layer, const Moment& total) {
   TORCH_CHECK(total.sum.size(0) == 1, "the layer ", layer, " has ", total.sum.size(0),
               " groups of inputs, expected one");

@@ -18,8 +18,8 @@ struct ActivationCovariance {
   torch::Tensor centred;    // E[a aᵀ] − E[a] E[a]ᵀ
 };
 
-/// Of every layer that reads activations and not the images themselves, in the order of the model.
-/// One pass over the loader in evaluation mode.
+/// The covariances of every layer that reads activations and not the images themselves, in the
+/// order of the model. Takes one pass over the loader in evaluation mode.
 std::vector<ActivationCovariance> activation_covariances(Model& model, Loader& images,
                                                          torch::Device device);
 
@@ -35,7 +35,7 @@ struct DiagonalShare {
   double related_pairs = 0.0;  // share of those i ≠ j
 };
 
-/// Of a matrix with n ≥ 2.
+/// Needs a matrix with n ≥ 2.
 DiagonalShare diagonal_share(const torch::Tensor& matrix);
 
 }  // namespace adaact

@@ -43,17 +43,17 @@ class NonconvexProblem {
       : inputs_(bounded_normal({kSamples, kInputs})),
         targets_(bounded_normal({kSamples, kOutputs})) {}
 
-  /// f
+  /// f at the weights of the model.
   torch::Tensor loss(torch::nn::Linear& model) const { return loss(model, inputs_, targets_); }
 
-  /// Of a random batch: its gradient is ∇f with noise of mean 0.
+  /// The loss of a random batch: its gradient is ∇f with noise of mean 0.
   torch::Tensor noisy_loss(torch::nn::Linear& model) const {
     const auto rows = torch::randint(0, kSamples, {kBatch});
     return loss(model, inputs_.index_select(0, rows), targets_.index_select(0, rows));
   }
 
  private:
-  /// Cauchy's: not convex, with a bounded gradient.
+  /// Cauchy's loss: not convex, with a bounded gradient.
   static torch::Tensor loss(torch::nn::Linear& model, const torch::Tensor& inputs,
                             const torch::Tensor& targets) {
     return (1.0 + (model->forward(inputs) - targets).square()).log().mean();
@@ -79,7 +79,7 @@ double squared_gradient_norm(const NonconvexProblem& problem, torch::nn::Linear&
 /// A power of 2 that is not too small for a rate.
 bool is_horizon(std::int64_t t) { return t >= kFirstHorizon && (t & (t - 1)) == 0; }
 
-/// Evenly spread over log t; the powers of 2 are among them.
+/// Iterations that are evenly spread over log t; the powers of 2 are among them.
 std::vector<std::int64_t> places_up_to(std::int64_t steps) {
   std::set<std::int64_t> places;
   for (int place = 0;; ++place) {

@@ -16,7 +16,7 @@ class StepRecord {
   void end_epoch();
 
   const std::vector<double>& first_steps() const { return first_steps_; }
-  // Over the steps of each epoch.
+  // Mean and maximum over the steps of each epoch.
   const std::vector<double>& means() const { return means_; }
   const std::vector<double>& maxima() const { return maxima_; }
 

@@ -15,7 +15,7 @@
 namespace adaact {
 namespace {
 
-/// The same weights whenever it is called with the same configuration.
+/// A fresh model: with the same weights whenever the configuration is the same.
 std::shared_ptr<Model> initial_model(const RunConfig& config, const Dataset& data) {
   torch::manual_seed(config.seed);
   auto model = build_model(config, data);
@@ -23,7 +23,7 @@ std::shared_ptr<Model> initial_model(const RunConfig& config, const Dataset& dat
   return model;
 }
 
-/// Of every input of every layer.
+/// How long the step of each weight is, but for η: one number for every input of every layer.
 struct InverseRoots {
   torch::Tensor values;  // 1/(√v̂ + ε) (inputs) float64
   torch::Tensor counts;  // weights that read the input; 0 where it is idle
@@ -39,13 +39,13 @@ class Training {
         optimizer_(*model_, options_),
         loader_(std::move(data), loader_options(config, workers, Split::Train)) {}
 
-  /// What it was made with.
+  /// The options that its optimizer was made with.
   const AdaActOptions& options() const { return options_; }
   std::int64_t steps_per_epoch() const { return loader_.batches_per_epoch(); }
 
   void start(std::int64_t epoch) { loader_.start(epoch); }
 
-  /// False, and nothing has happened, at the end of the epoch.
+  /// Takes a step. At the end of the epoch it takes none and returns false.
   bool step(double learning_rate) {
     const auto batch = loader_.next();
     if (!batch) return false;
@@ -57,7 +57,7 @@ class Training {
     return true;
   }
 
-  /// As the last step had them.
+  /// 1/(√v̂ + ε) as the last step had it.
   InverseRoots inverse_roots() const {
     std::vector<torch::Tensor> values;
     std::vector<torch::Tensor> counts;
@@ -91,8 +91,8 @@ class Training {
 struct ComparedInputs {
   torch::Tensor counts;       // 0 where the input is idle in both
   torch::Tensor awake;        // 0 where it is idle in one of them
-  torch::Tensor idle;         // inputs that are
-  torch::Tensor idle_in_one;  // and those that are in one of them only
+  torch::Tensor idle;         // how many inputs are idle in both
+  torch::Tensor idle_in_one;  // how many are idle in one of them only
 };
 
 ComparedInputs compared_inputs(const InverseRoots& one, const InverseRoots& other) {
@@ -102,7 +102,7 @@ ComparedInputs compared_inputs(const InverseRoots& one, const InverseRoots& othe
           one_is_idle.logical_xor(other.counts == 0).sum().to(torch::kFloat64)};
 }
 
-/// One transfer from a GPU instead of many.
+/// Reads numbers in one transfer from a GPU instead of many.
 template <std::size_t N>
 std::array<double, N> read(const torch::Tensor (&scalars)[N]) {
   const torch::Tensor values = torch::stack(scalars).cpu();

@@ -22,7 +22,7 @@ namespace adaact {
 /// idle in both of them; one that falls idle or wakes up counts.
 inline constexpr double kIdle = 1e-6;
 
-/// From step to step, beginning with the second.
+/// How the effective step changes from step to step, beginning with the second.
 struct StepSizeChanges {
   StepRecord change;       // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
   StepRecord growing;      // share of weights of which the step is larger than before
@@ -36,8 +36,8 @@ struct StepSizeChanges {
   StepRecord awake_root_change;
 };
 
-/// Between the trainings on S and S′. Symbols and indices are those of the stability theorem; its
-/// Δ_t is what the steps before t have made, so step t makes Δ_{t+1}.
+/// How the trainings on S and S′ differ. Symbols and indices are those of the stability theorem;
+/// its Δ_t is what the steps before t have made, so step t makes Δ_{t+1}.
 struct NeighbourDifferences {
   StepRecord term_a;        // ‖1/√v̂_t − 1/√v̂′_t‖₂
   StepRecord root_norm;     // ‖1/√v̂_t‖₂, beside which the first is large or small

@@ -23,7 +23,8 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? kNaN : mean_and_error(values).mean;
 }
 
-/// After each epoch, as the header says of runs that diverged.
+/// Test accuracies after each epoch. A run that diverged has that of guessing in the epochs that it
+/// lacks.
 std::vector<double> accuracies_of(const RunHistory& run) {
   std::vector<double> accuracies;
   for (const auto& epoch : run.epochs) accuracies.push_back(epoch.test.top1);
@@ -34,7 +35,7 @@ std::vector<double> accuracies_of(const RunHistory& run) {
   return accuracies;
 }
 
-/// The same of the batches it was trained with, as far as it came.
+/// Accuracies on the batches that a run was trained with, after each epoch that it came to.
 std::vector<double> train_accuracies_of(const RunHistory& run) {
   std::vector<double> accuracies;
   for (const auto& epoch : run.epochs) accuracies.push_back(epoch.train_top1);

@@ -21,10 +21,10 @@ namespace adaact {
 struct RunSeries {
   std::string name;
   std::size_t style = 0;                // in plots
-  std::vector<const RunHistory*> runs;  // those that are there
+  std::vector<const RunHistory*> runs;  // of the seeds that were carried out
 };
 
-/// In the order of the plan. `found` must outlive them.
+/// All series of a plan, in its order. They refer to `found`, which must outlive them.
 std::vector<RunSeries> series_of(const Found& found);
 const RunSeries& series_named(const std::string& name, const std::vector<RunSeries>& all);
 
@@ -32,7 +32,8 @@ enum class ImageSet : std::uint8_t { Train, Test };
 
 /// An axis that counts epochs from the beginning of training.
 Axis epoch_axis();
-/// Top-1 after each epoch, the mean of the seeds; of a run that diverged the test accuracy as below.
+/// Top-1 after each epoch, the mean of the seeds; of a run that diverged with the accuracy of
+/// guessing in the epochs that it lacks.
 Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
 
 /// One run in the place of several seeds, for plots, as far as all of them came. After each epoch it has
@@ -42,29 +43,29 @@ RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
 // Test accuracy as a fraction. A run that ended because it diverged has learned nothing that lasts: in
 // the epochs that it lacks its accuracy counts as that of guessing.
 
-/// After the last epoch; NaN before the first one.
+/// Test accuracy after the last epoch; NaN before the first one.
 double final_top1_of_run(const RunHistory& run);
 
-/// Of training, the median of the runs that were not lost: one may have shared its machine. Nothing where
-/// all were.
+/// Seconds of training, the median of the runs that did not diverge: one may have shared its
+/// machine. Nothing where all of them did.
 std::optional<double> median_seconds(const std::vector<const RunHistory*>& runs);
 
-// The mean of the seeds; NaN where there is no run.
+// Test accuracies of a series, the mean of its seeds; NaN where there is no run.
 double final_top1(const RunSeries& series);
 double best_top1(const RunSeries& series);
-/// Of the first tenth of the epochs, the mean: higher where training converges faster.
+/// The mean over the first tenth of the epochs: higher where training converges faster.
 double early_top1(const RunSeries& series);
 
 /// "diverged in epoch 3", "not carried out yet"; empty where all is well.
 std::string state_of(const RunSeries& series);
 
-/// Its line in the plots, its name and its state.
+/// A cell with a series' line in the plots, its name and its state.
 Cell series_cell(const RunSeries& series);
 /// Final and best test accuracy, with standard errors where there are several seeds.
 Table accuracy_table(const std::vector<RunSeries>& all);
 nlohmann::ordered_json accuracy_json(const RunSeries& series);
 
-/// "AdaAct 68.31 %, SGD 10.00 % (diverged in epoch 3)": one of the accuracies above.
+/// "AdaAct 68.31 %, SGD 10.00 % (diverged in epoch 3)": final_top1(), best_top1() or early_top1().
 std::string accuracy_list(const std::vector<RunSeries>& all, double (*accuracy)(const RunSeries&));
 /// 0.0123 as "1.23 points".
 std::string points(double fraction);
@@ -77,7 +78,7 @@ struct OverSeeds {
   double mean = 0.0;            // NaN where there is none
   double standard_error = 0.0;  // NaN of fewer than two seeds
   std::size_t seeds = 0;        // the fewest of its parts
-  std::size_t most_seeds = 0;   // and the most
+  std::size_t most_seeds = 0;   // the most of its parts
 };
 
 OverSeeds over_seeds(const std::vector<double>& values);
@@ -102,7 +103,7 @@ struct Judgement {
 /// seeds than kFewestSeeds.
 Judgement judge(const std::vector<Lead>& leads);
 
-/// The same claims, all of them open, while runs are missing.
+/// The findings as they are, or all of them open while runs are missing.
 std::vector<Finding> open_until_complete(const Found& found, std::vector<Finding> findings);
 
 }  // namespace adaact

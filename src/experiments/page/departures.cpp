@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of every run and every measurement, what it computes but for its seed.
+/// What each run and each measurement of a plan computes, but for its seed.
 std::vector<json> settings_of(const ExperimentPlan& plan) {
   std::vector<json> settings;
   const auto add = [&](json setting) {
@@ -45,7 +45,7 @@ std::vector<std::string> differing_fields(const json& setting, const json& paper
   return differing;
 }
 
-/// From what in the paper it is most like.
+/// How a setting differs from the one of the paper's settings that it is most like.
 std::vector<std::string> fewest_differences(const json& setting, const std::vector<json>& papers) {
   std::optional<std::vector<std::string>> fewest;
   for (const auto& each : papers) {

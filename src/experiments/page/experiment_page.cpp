@@ -96,7 +96,7 @@ Cell accuracy_cell(const RunHistory& run) {
   return {content, "number"};
 }
 
-/// Of one that diverged, until the last epoch that it finished.
+/// The time of training; of a run that diverged, until the last epoch that it finished.
 std::string time_of(const RunHistory& run) {
   return run.epochs.empty() ? kNothing : duration(run.epochs.back().seconds);
 }
@@ -133,7 +133,7 @@ void add_runs(const Found& found, Page& page) {
 std::string in_one_line(const ordered_json& environment) {
   std::vector<std::string> words;
   for (const auto& [name, value] : environment.items()) {
-    if (name == "started") continue;  // no two are alike
+    if (name == "started") continue;  // a time, of which no two are alike
     words.push_back(name + " " + (value.is_string() ? value.get<std::string>() : value.dump()));
   }
   return joined(words);

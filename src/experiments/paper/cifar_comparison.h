@@ -10,8 +10,8 @@ namespace adaact {
 // The runs that the paper's CIFAR table and CIFAR figure are made of: seven optimizers on four pairs of
 // data set and model.
 
-/// Of a data set that the paper does not have, the models for CIFAR-10. A quick form trains ResNet-20
-/// alone: the others would take hours.
+/// The plan of these runs. A data set that the paper does not have is trained with the models for
+/// CIFAR-10. A quick form trains ResNet-20 alone: the others would take hours.
 ExperimentPlan cifar_comparison(const ExperimentForm& form,
                                 const std::vector<std::uint64_t>& seeds);
 
@@ -20,7 +20,7 @@ struct CifarCell {
   std::string dataset;
   std::string model;
   std::string optimizer;
-  std::vector<const RunHistory*> runs;  // of the seeds that are there
+  std::vector<const RunHistory*> runs;  // of the seeds that were carried out
 
   std::string title() const;  // "ResNet-20 on CIFAR-10"
 };
@@ -28,7 +28,7 @@ struct CifarCell {
 /// The cells of one pair, in the paper's order of the optimizers.
 using CifarColumn = std::vector<CifarCell>;
 
-/// In the order of the plan. They refer to `found`.
+/// All columns in the order of the plan. They refer to `found`.
 std::vector<CifarColumn> cifar_columns(const Found& found);
 
 }  // namespace adaact

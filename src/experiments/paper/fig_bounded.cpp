@@ -19,7 +19,7 @@ struct Curve {
   std::size_t style;
 };
 
-/// With dashes, in the same colour.
+/// The style of a line with dashes in the same colour.
 constexpr std::size_t dashed(std::size_t style) { return style + kSeriesColours.size(); }
 
 constexpr Curve kCurves[]{

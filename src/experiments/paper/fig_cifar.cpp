@@ -95,7 +95,7 @@ std::string obstacle_to_times(const CifarColumn& column) {
   return "";
 }
 
-/// Of the whole training; the median, because seeds may have shared a GPU.
+/// Seconds of the whole training; the median, because seeds may have shared a GPU.
 double seconds_of(const RunSeries& series) {
   return mean_over_seeds(series.runs).epochs.back().seconds;
 }
@@ -127,7 +127,8 @@ std::vector<Finding> findings_about_times(const CifarColumn& column, const Serie
     like_adan.measured = list + ". Taken for about as long: within " + percent(kSimilarTimes) + ".";
     like_adan.verdict = verdict_if(std::abs(adaact / seconds["adan"] - 1.0) <= kSimilarTimes);
   }
-  // The paper says the last two of CIFAR-100. Whether Adan is as fast is asked there only.
+  // The paper says that AdaAct is faster and that Adan is as fast of CIFAR-100. Whether Adan is as
+  // fast is asked there only.
   if (column.front().dataset == "cifar100") return {slowest, faster, like_adan};
   return {slowest, faster};
 }

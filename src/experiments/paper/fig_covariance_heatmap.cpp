@@ -59,8 +59,8 @@ Measured measure(RunConfig config, const Machine& machine,
   return measured;
 }
 
-/// Of medians: infinite where that of the other entries is 0. Nothing where both are, as they are if most
-/// inputs are never active.
+/// The median of the diagonal to that of the other entries: infinite where the latter is 0. Nothing
+/// where both are, as they are if most inputs are never active.
 std::optional<double> diagonal_ratio(const ordered_json& share) {
   const auto on = share.at("median_on_diagonal").get<double>();
   const auto off = share.at("median_off_diagonal").get<double>();
@@ -108,7 +108,7 @@ Table shares_table(const ordered_json& layers) {
   return table;
 }
 
-/// Where a number of the layers lies, over all of them and all seeds.
+/// The range of a number over all layers and all seeds.
 class Range {
  public:
   void add(const std::string& layer, double value) {

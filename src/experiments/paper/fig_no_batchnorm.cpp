@@ -131,7 +131,7 @@ Finding adaact_is_better(const Removals& removals) {
           accuracy_list({adaact, sgd}, final_top1) + "." + reason, verdict};
 }
 
-/// The paper says nothing of this, so it is none of its claims.
+/// AdaAct beside SGD at the lower rate. The paper says nothing of it, so it is none of its claims.
 std::string compared_with_lower_rate(const Removals& removals) {
   const auto& adaact = removals.adaact.without;
   const auto& sgd = removals.sgd_at_lower_rate;

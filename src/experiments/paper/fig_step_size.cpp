@@ -77,7 +77,8 @@ Measured measure_differences(const RunConfig& config, std::int64_t workers,
   return measured;
 }
 
-/// In float32 and the same every time: what two trainings differ by shall not be rounding.
+/// A configuration in float32 that computes the same every time: what two trainings differ by shall
+/// not be rounding.
 RunConfig prepared(const RunConfig& config, const Machine& machine) {
   auto exact = on_machine(config, machine);
   exact.precision = "fp32";
@@ -106,7 +107,7 @@ std::vector<double> sums_so_far(std::vector<double> values) {
   return values;
 }
 
-/// At 1, 2, …
+/// A series of values at 1, 2, …
 Series series_of(const std::string& name, const std::vector<double>& values, std::size_t style) {
   Series series{name, {}, style};
   for (const auto value : values) {

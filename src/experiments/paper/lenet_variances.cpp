@@ -14,7 +14,7 @@
 namespace adaact {
 namespace {
 
-// std::min and std::max would lose a NaN.
+// Unlike std::min and std::max these do not lose a NaN.
 double lower(double left, double right) { return std::isnan(left) || left < right ? left : right; }
 double higher(double left, double right) { return std::isnan(left) || left > right ? left : right; }
 

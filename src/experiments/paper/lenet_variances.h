@@ -14,12 +14,12 @@ namespace adaact {
 // How activations of LeNet-5 vary while it is trained: what two figures of the paper and one of its
 // appendix show.
 
-/// One run of those figures. They share it: nothing is trained twice.
+/// A run that these figures share: nothing is trained twice.
 PlannedRun lenet_run(const std::string& optimizer, const ExperimentForm& form, std::uint64_t seed);
 
 /// The layers whose input is an activation: all but the first, which reads images.
 std::vector<std::string> hidden_layers(const std::vector<RunSeries>& all);
-/// What one of them reads, called by the layer that made it as in the paper: "conv1 out" for "conv2".
+/// What a layer reads, called by the layer that made it as in the paper: "conv1 out" for "conv2".
 std::string label_of(const std::string& layer);
 /// What these labels mean, for the reader of a page.
 inline constexpr char kHiddenLayers[] =
@@ -27,7 +27,7 @@ inline constexpr char kHiddenLayers[] =
     "is that of fc1 after ReLU. Images are left out, because they are no activations, and so is "
     "the output of fc3, which no layer reads.";
 
-/// Of one layer in each epoch; of several seeds together.
+/// How much the input of a layer varies in each epoch, over all seeds together.
 std::vector<ActivationVariance> variances_by_epoch(const RunSeries& series,
                                                    const std::string& layer);
 
@@ -35,11 +35,11 @@ std::vector<ActivationVariance> variances_by_epoch(const RunSeries& series,
 /// convolution. The mean of the last steps of all epochs, over the seeds; NaN where there is none.
 double mean_second_moment(const RunSeries& series, const std::string& layer);
 
-/// Means of the means, lowest of the lowest, highest of the highest. NaN where one of them is NaN, or
-/// where there is none: nothing can be said then.
+/// Several variances as one: mean of the means, lowest of the lowest, highest of the highest. NaN
+/// where one of them is NaN, or where there is none: nothing can be said then.
 ActivationVariance together(const std::vector<ActivationVariance>& measured);
 
-/// Three digits.
+/// A variance with three digits.
 std::string variance_text(double variance);
 
 }  // namespace adaact

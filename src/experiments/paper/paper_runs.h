@@ -23,11 +23,13 @@ OptimizerConfig paper_setting(const std::string& optimizer, const std::string& s
 /// of CIFAR-10.
 std::string paper_options(const std::string& optimizer, const std::string& dataset);
 
-/// 200 epochs at batch 128 with crops and flips, the learning rate by the cosine of the epoch.
+/// A run of the paper: 200 epochs at batch 128 with crops and flips, the learning rate by the
+/// cosine of the epoch.
 RunConfig paper_run(const std::string& optimizer, const std::string& model,
                     const std::string& dataset, std::uint64_t seed);
 
-/// So few images and epochs that it takes seconds on two cores: LeNet-5 about 10, ResNet-20 about 15.
+/// Leaves so few images and epochs that a run takes seconds on two cores: LeNet-5 about 10,
+/// ResNet-20 about 15.
 void shrink(RunConfig& config);
 
 /// The data set of a form whose experiment has `papers` in the paper.

@@ -78,7 +78,8 @@ std::optional<MeanAndError> in_paper(const CifarCell& cell) {
   return std::nullopt;
 }
 
-/// Per cent, after the last epoch; of runs that diverged as curves.h has it.
+/// Test accuracy in per cent after the last epoch; of runs that diverged as final_top1_of_run() has
+/// it.
 std::optional<MeanAndError> accuracy_of(const CifarCell& cell) {
   std::vector<double> values;
   for (const auto* run : cell.runs) values.push_back(100.0 * final_top1_of_run(*run));
@@ -112,11 +113,12 @@ struct Compared {
   MeanAndError papers;
 
   std::string title() const { return optimizer_title(optimizer); }
-  /// A fraction.
+  /// Our accuracy as a fraction.
   OverSeeds over_seeds() const {
     return {ours.mean / 100.0, ours.standard_error / 100.0, seeds, seeds};
   }
-  /// Of a single run it is not known: that of one of the paper's takes its place.
+  /// Our standard error. That of a single run is not known: the spread of the paper's runs takes
+  /// its place.
   double our_error() const {
     return seeds > 1 ? ours.standard_error : papers.standard_error * std::sqrt(kRunsOfPaper);
   }
@@ -146,7 +148,8 @@ Finding same_accuracy(const Compared& cell, const std::string& where) {
           alike ? Verdict::Agrees : Verdict::Disagrees};
 }
 
-/// The other way round than in the paper, by more than two standard errors of all four numbers.
+/// Whether two stand the other way round than in the paper, by more than two standard errors of all
+/// four numbers.
 bool are_swapped(const Compared& one, const Compared& other) {
   const auto ours = one.ours.mean - other.ours.mean;
   const auto papers = one.papers.mean - other.papers.mean;
@@ -164,7 +167,7 @@ std::string from_the_best(std::vector<Compared> cells, MeanAndError Compared::*a
   return list;
 }
 
-/// Nearer to each other than two standard errors of ours.
+/// Whether two of our accuracies are nearer to each other than two standard errors.
 bool are_too_close(const Compared& one, const Compared& other) {
   return std::abs(one.ours.mean - other.ours.mean) <=
          2.0 * std::hypot(one.our_error(), other.our_error());
@@ -306,7 +309,7 @@ class TableCifar : public Experiment {
   }
 
  private:
-  /// Ours, and the paper's where it has such a column.
+  /// Adds our accuracies, and the paper's where it has such a column.
   static void add_column(const CifarColumn& column, Table& table) {
     const bool is_papers = in_paper(column.front()).has_value();
     table.heading.push_back({text(column.front().title()), "number"});

@@ -59,14 +59,14 @@ Table settings_table(const ImageNetTable& table) {
   return markup;
 }
 
-/// What both augment alike.
+/// Augmentation that the recipes of both tables have.
 constexpr std::pair<const char*, const char*> kCrops{"Random resized crop",
                                                      "scale 0.08 to 1, ratio 3/4 to 4/3; flip"};
 constexpr std::pair<const char*, const char*> kRandAugment{"RandAugment",
                                                            "magnitude 7 ± 0.5, two operations"};
 
-/// What both have in common: batches of 2048, made of eight that a GPU can hold, and the cosine. `setting`
-/// is that of AdaAct in configs/.
+/// What the recipes of both tables have in common: batches of 2048, made of eight that a GPU can
+/// hold, and the cosine. `setting` is that of AdaAct in configs/.
 RunConfig common_recipe(const std::string& setting) {
   const auto adaact = paper_setting("adaact", setting);
   RunConfig config;
@@ -129,7 +129,7 @@ class TableImageNet : public Experiment {
   std::string title() const override { return table_.title; }
   std::string shows() const override { return table_.shows; }
 
-  /// A quick form would be another experiment: it is the whole one.
+  /// The plan of a quick form is the whole one: a smaller one would be another experiment.
   ExperimentPlan plan(const ExperimentForm& form) const override {
     TORCH_CHECK(form.dataset.empty(), "dataset is '", form.dataset,
                 "', expected none: ", table_.name, " is of ImageNet");
@@ -169,7 +169,8 @@ class TableImageNet : public Experiment {
     page.add_table(settings_table(table_));
   }
 
-  /// Its rivals' numbers are of other recipes: there is nothing of ours to hold against them.
+  /// None: the numbers of AdaAct's rivals are of other recipes, so there is nothing of ours to hold
+  /// against them.
   std::vector<Finding> findings(const Found& /*found*/) const override { return {}; }
 
   ordered_json to_json(const Found& /*found*/) const override {

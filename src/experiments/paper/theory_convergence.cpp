@@ -24,7 +24,7 @@ Measured measure(std::int64_t steps, std::uint64_t seed,
   return measured;
 }
 
-/// Of all seeds that were measured.
+/// What all seeds that were measured say together.
 struct Result {
   std::size_t seeds = 0;
   SmallestGradients gradients;

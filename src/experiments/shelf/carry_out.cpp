@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Ends a measurement from within.
+/// Thrown where a measurement tells of its progress, to end it.
 struct Interrupted {};
 
 class Workshop {
@@ -70,7 +70,7 @@ class Workshop {
                     [&](const PlannedRun& other) { return folder_name(other) == name; });
     if (planned) return;
     if (const auto found = shelf_.find(run)) {
-      if (found->divergence) return;  // there never will be one
+      if (found->divergence) return;  // there never will be a model
       options_.on_message(name + " is there without its model, which is needed: trained again");
     }
     missing_runs_.push_back(run);
@@ -114,7 +114,7 @@ class Workshop {
     }
   }
 
-  /// One that diverges is no failure.
+  /// Trains a run. One that diverges is no failure.
   void carry_out_run(const PlannedRun& run) const {
     try {
       train(run);
@@ -132,7 +132,8 @@ class Workshop {
     settings.on_message = options_.on_message;
     const auto callback = options_.make_callback();
     auto config = on_machine(run.config, options_.machine);
-    // What was begun with other threads goes on with them: its last bits depend on their number.
+    // A run that was begun with other threads goes on with them: its last bits depend on their
+    // number.
     const auto begun = folder_of(run) / kConfigFile;
     if (fs::exists(begun)) config.threads = RunConfig::read(begun).threads;
     TrainingRun(config, folder_of(run), settings).run(*callback);

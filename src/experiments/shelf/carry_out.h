@@ -21,7 +21,7 @@ struct CarryOutOptions {
   };
   /// Takes a line before each piece of work, and what measurements tell.
   std::function<void(const std::string&)> on_progress = [](const std::string&) {};
-  /// Hears of what a user should know.
+  /// Takes a line that a user should know.
   std::function<void(const std::string&)> on_message = [](const std::string&) {};
 };
 

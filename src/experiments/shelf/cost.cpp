@@ -71,7 +71,7 @@ Work work_of(const RunConfig& config) {
   return Work::Plain;
 }
 
-/// Images that it sees; nothing of a data set whose size nobody knows.
+/// Images that a run sees; nothing of a data set whose size nobody knows.
 std::optional<double> images_in(const RunConfig& config) {
   static const std::map<std::string, std::int64_t> sizes{
       {"cifar10", 50'000},
@@ -86,7 +86,7 @@ std::optional<double> images_in(const RunConfig& config) {
   return static_cast<double>(images * config.epochs);
 }
 
-/// Nothing where it was not measured.
+/// Seconds that a run takes; nothing where the time of its step was not measured.
 std::optional<double> seconds_of(const RunConfig& config, Work work, CostOn machine) {
   const auto& times = machine == CostOn::Gpu ? times_on_gpu() : times_on_two_cores();
   const auto step = std::find_if(times.begin(), times.end(), [&](const StepTime& time) {
@@ -97,7 +97,7 @@ std::optional<double> seconds_of(const RunConfig& config, Work work, CostOn mach
   return *images / step->images * step->milliseconds / 1000.0;
 }
 
-/// Two digits are more than is known.
+/// A duration in whole units: more digits are not known.
 std::string rough_duration(double seconds) {
   if (seconds < 60.0) return rounded(std::max(1.0, std::round(seconds))) + " s";
   if (seconds < 3600.0) return rounded(std::round(seconds / 60.0)) + " min";
@@ -115,7 +115,7 @@ Cost estimate_cost(const ExperimentPlan& plan, CostOn machine) {
   };
   for (const auto& run : plan.runs) add(seconds_of(run.config, work_of(run.config), machine));
   for (const auto& measurement : plan.measurements) {
-    // Those that are not trainings do nothing that a GPU would do faster.
+    // Measurements that are no trainings do nothing that a GPU would do faster.
     cost.seconds += measurement.seconds_on_two_cores;
     for (const auto& run : measurement.as_long_as) add(seconds_of(run, Work::Watched, machine));
   }

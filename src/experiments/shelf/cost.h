@@ -14,7 +14,8 @@ struct Cost {
 
 enum class CostOn { TwoCores, Gpu };
 
-/// Of training, from the time of a step of each model, and of measurements that tell.
+/// The cost of a plan's training, from the time of a step of each model, and of its measurements
+/// that tell how long they take.
 Cost estimate_cost(const ExperimentPlan& plan, CostOn machine);
 
 /// "about 14 min", "over 3 h" where runs are left out, and "–" where nothing is known.

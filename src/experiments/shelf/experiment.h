@@ -32,7 +32,7 @@ struct PlannedRun {
   bool activation_variances = false;
 };
 
-/// Where a measurement was carried out, among its values.
+/// The name, among a measurement's values, of where it was carried out.
 inline constexpr char kEnvironment[] = "environment";
 
 /// Numbers, and tensors where numbers would be too many.
@@ -104,9 +104,9 @@ class Experiment {
 
   virtual ExperimentPlan plan(const ExperimentForm& form) const = 0;
 
-  /// Figures and tables, of what is there.
+  /// Draws figures and tables of what is there.
   virtual void draw(const Found& found, Page& page) const = 0;
-  /// Only of the paper's own setting.
+  /// The paper's claims beside what was found. Asked of the paper's own setting only.
   virtual std::vector<Finding> findings(const Found& found) const = 0;
   /// What --json prints.
   virtual nlohmann::ordered_json to_json(const Found& found) const = 0;

@@ -32,7 +32,7 @@ bool is_kept(const ordered_json& record) {
   return kind == kEpochRecord || kind == kDivergedRecord;
 }
 
-/// Without those of steps.
+/// The records of a metrics file without those of steps.
 std::string kept_records(const fs::path& metrics) {
   std::ifstream file(metrics);
   TORCH_CHECK(file, "adaact: ", metrics.string(), " cannot be opened: ", std::strerror(errno));
@@ -44,7 +44,7 @@ std::string kept_records(const fs::path& metrics) {
   return records;
 }
 
-/// The last one is what makes it a run.
+/// Files of a run in the order in which they are written: the last one makes a folder a run.
 using Files = std::vector<std::pair<std::string, std::string>>;  // name and bytes
 
 Files small_files_of(const RunHistory& run) {
@@ -78,7 +78,7 @@ bool lies_below(const fs::path& folder, const fs::path& results) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-/// Whether it is there now.
+/// Whether the results now hold this run: not if the folder holds another one.
 bool keep_run(const RunHistory& run, const fs::path& folder) {
   const auto files = small_files_of(run);
   if (fs::exists(folder / kConfigFile)) return holds(folder, files);
@@ -91,7 +91,7 @@ bool keep_measurement(const PlannedMeasurement& planned, const Measured& measure
                       const fs::path& folder) {
   if (holds_measurement(folder)) {
     const auto kept = read_measurement(folder);
-    // One of an earlier version, which nobody can draw any more, gives way.
+    // A measurement that an earlier version kept and nobody can draw any more gives way.
     if (lacking_value(kept, planned).empty()) return are_equal(kept, measured);
   }
   write_measurement(folder, planned, measured);

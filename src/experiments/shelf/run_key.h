@@ -12,7 +12,8 @@ namespace adaact {
 /// an experiment, whatever machine they ran on. Needs neither the device nor the data of the run.
 std::string key_of(const RunConfig& config);
 
-/// The same for a measurement: its series, its setting and the run that it is of.
+/// What a measurement computes, in the same form: its series, its setting and the run that it is
+/// of.
 std::string key_of(const PlannedMeasurement& measurement);
 
 // Names of folders that a person can read and that differ where keys do.
@@ -20,7 +21,7 @@ std::string key_of(const PlannedMeasurement& measurement);
 /// "cifar10-resnet20-adaact-seed0-1a2b3c4d", with "-variances" behind it where they are measured: that
 /// is another folder, because the same run without them will not do.
 std::string folder_name(const PlannedRun& run);
-/// "p-0-25-1a2b3c4d".
+/// The series and a hash of the key: "p-0-25-1a2b3c4d".
 std::string folder_name(const PlannedMeasurement& measurement);
 
 }  // namespace adaact

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In every epoch that is there.
+/// Whether every epoch of a run has them.
 bool has_activation_variances(const RunHistory& run) {
   return std::none_of(run.epochs.begin(), run.epochs.end(),
                       [](const EpochMetrics& epoch) { return epoch.activation_variances.empty(); });

@@ -19,7 +19,8 @@ class RunShelf {
   /// message.
   explicit RunShelf(const std::vector<std::filesystem::path>& folders);
 
-  /// Of several the first, in the order of the folders and then of their paths. Epochs only.
+  /// What was carried out of something planned. Of several the first, in the order of the folders
+  /// and then of their paths. A run has its epochs only, not its steps.
   std::optional<RunHistory> find(const PlannedRun& planned);
   std::optional<Measured> find(const PlannedMeasurement& planned);
   Found find_all(const ExperimentPlan& plan);
