@@ -17,7 +17,7 @@ help:
 	@echo "make test     build everything and run the tests"
 	@echo "make bench    build and run the benchmarks"
 	@echo "make format   rewrite the sources with clang-format"
-	@echo "make lint     check them with clang-format and clang-tidy"
+	@echo "make lint     check their includes, clang-format and clang-tidy"
 	@echo "make clean    remove build/"
 	@echo
 	@echo "PRESET=$(PRESET) (or debug, asan, tsan), CMAKE_ARGS=, JOBS=$(JOBS)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the format of every source file and runs clang-tidy on the library.
+# Checks the includes and the format of every source file and runs clang-tidy on the library.
 #
 #   scripts/lint.sh                 check
 #   scripts/lint.sh --fix-format    rewrite the files with clang-format instead
@@ -25,6 +25,19 @@ if [ "${1:-}" = --fix-format ]; then
 fi
 
 failed=0
+echo "lint: includes"
+scripts/check_includes.py --drawn docs/images/includes.svg || failed=1
+# Public headers say the same in every build.
+if grep -rnE '^ *# *(if|elif).*ADAACT_WITH' include; then
+  echo "lint: a public header that differs from build to build" >&2
+  failed=1
+fi
+# GoogleTest makes names of classes from those of tests and asks for none with an underscore.
+if grep -rnE '^ *[A-Z_]*TEST(_[FP])?\((\w*_\w*,|\w+, *\w*_)' tests; then
+  echo "lint: names of tests with an underscore" >&2
+  failed=1
+fi
+
 echo "lint: clang-format, ${#files[@]} files"
 clang-format --dry-run -Werror "${files[@]}" || failed=1
 

@@ -116,7 +116,7 @@ class MultiTensorUpdate : public MultiTensorCuda {
 using Cases = ::testing::Types<AdaActCase, AdanCase, LambCase>;
 TYPED_TEST_SUITE(MultiTensorUpdate, Cases);
 
-TYPED_TEST(MultiTensorUpdate, DrawnLists_AgreeWithTheReference) {
+TYPED_TEST(MultiTensorUpdate, DrawnListsAgreeWithTheReference) {
   ParameterDraw draw(31);
   for (int i = 0; i < 300; ++i) {
     SCOPED_TRACE(i);
@@ -126,7 +126,7 @@ TYPED_TEST(MultiTensorUpdate, DrawnLists_AgreeWithTheReference) {
   }
 }
 
-TYPED_TEST(MultiTensorUpdate, MoreTensorsThanOneLaunchHolds_AgreeWithTheReference) {
+TYPED_TEST(MultiTensorUpdate, MoreTensorsThanOneLaunchHoldsAgreeWithTheReference) {
   ParameterDraw draw(32);
   for (const int64_t size : {64, 65, 1500}) {
     auto list = this->draw_list(draw, size);
@@ -134,13 +134,13 @@ TYPED_TEST(MultiTensorUpdate, MoreTensorsThanOneLaunchHolds_AgreeWithTheReferenc
   }
 }
 
-TYPED_TEST(MultiTensorUpdate, LargeTensors_AgreeWithTheReference) {
+TYPED_TEST(MultiTensorUpdate, LargeTensorsAgreeWithTheReference) {
   ParameterDraw draw(33, /*row_factor=*/50);
   auto list = this->draw_list(draw, 15);
   this->expect_the_reference(list);
 }
 
-TYPED_TEST(MultiTensorUpdate, EqualInputs_GiveEqualBits) {
+TYPED_TEST(MultiTensorUpdate, EqualInputsGiveEqualBits) {
   ParameterDraw draw(34);
   for (int i = 0; i < 20; ++i) {
     auto one = this->draw_list(draw, 30);
@@ -237,7 +237,7 @@ class CapturedStep : public MultiTensorUpdate<OneCase> {
 
 TYPED_TEST_SUITE(CapturedStep, Cases);
 
-TYPED_TEST(CapturedStep, Replays_EqualEagerSteps) {
+TYPED_TEST(CapturedStep, ReplaysEqualEagerSteps) {
   for (int t = 1; t <= 10; ++t) {
     this->draw_step();
     this->replay();
@@ -250,7 +250,7 @@ TYPED_TEST(CapturedStep, Replays_EqualEagerSteps) {
   }
 }
 
-TYPED_TEST(CapturedStep, ARejectedReplay_ChangesNothingAndIsNotCounted) {
+TYPED_TEST(CapturedStep, ARejectedReplayChangesNothingAndIsNotCounted) {
   for (int t = 1; t <= 10; ++t) {
     this->draw_step();
     if (t == 1 || t == 5) {
