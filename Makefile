@@ -1,6 +1,6 @@
 # Short names for the usual commands; CMakePresets.json and scripts/ do the work.
 #
-#   make test PRESET=debug
+#   make test PRESET=dev      file by file: the build for those who change files and test again and again
 #   make test CMAKE_ARGS=-DTorch_DIR=<directory of TorchConfig.cmake>
 
 PRESET ?= release
@@ -20,7 +20,10 @@ help:
 	@echo "make lint     check their includes, clang-format and clang-tidy"
 	@echo "make clean    remove build/"
 	@echo
-	@echo "PRESET=$(PRESET) (or debug, asan, tsan), CMAKE_ARGS=, JOBS=$(JOBS)"
+	@echo "PRESET=$(PRESET), CMAKE_ARGS=, JOBS=$(JOBS)"
+	@echo "  release      optimized; the sources of a room are compiled as one, so that all is built soon"
+	@echo "  dev          the same, file by file: longer, but a changed file is compiled alone"
+	@echo "  debug, asan, tsan"
 
 demo: tool
 	@scripts/demo.sh $(BUILD)/app/adaact
@@ -35,7 +38,8 @@ test:
 	@scripts/bootstrap.sh
 	@$(MAKE) --no-print-directory configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
-	@ctest --preset $(PRESET)
+	@# Of tests side by side, OpenMP's threads that wait would keep the others from working.
+	@OMP_WAIT_POLICY=passive ctest --preset $(PRESET) -j $(JOBS)
 
 bench:
 	@scripts/bootstrap.sh

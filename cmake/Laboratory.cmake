@@ -13,14 +13,16 @@ adaact_embed_configs(ADAACT_EMBEDDED_CONFIGS)
 add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})
 target_include_directories(adaact_data PRIVATE src)
 target_link_libraries(adaact_data PUBLIC adaact ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
-adaact_use_precompiled_header(adaact_data)
-adaact_unite_by_folder(adaact_data)
+adaact_use_precompiled_header(adaact_data FILE_BY_FILE)
+adaact_unite_by_room(adaact_data)
 
 add_library(adaact_lab ${ADAACT_LAB_SOURCES} ${ADAACT_EMBEDDED_CONFIGS} $<TARGET_OBJECTS:adaact_data>)
 add_library(adaact::lab ALIAS adaact_lab)
 target_include_directories(adaact_lab PRIVATE src)
 target_include_directories(adaact_lab SYSTEM PRIVATE
   $<TARGET_PROPERTY:nlohmann_json::nlohmann_json,INTERFACE_INCLUDE_DIRECTORIES>)
+# Its loops over numbers are those of the data, above; all others are LibTorch's and adaact's.
+target_compile_options(adaact_lab PRIVATE ${ADAACT_LITTLE_OPTIMIZATION})
 target_compile_definitions(adaact_lab PRIVATE ADAACT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(adaact_lab
   PUBLIC adaact
@@ -30,5 +32,5 @@ set_target_properties(adaact_lab PROPERTIES
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   DEFINE_SYMBOL "")
-adaact_use_precompiled_header(adaact_lab)
-adaact_unite_by_folder(adaact_lab)
+adaact_use_precompiled_header(adaact_lab FILE_BY_FILE)
+adaact_unite_by_room(adaact_lab)

@@ -1,18 +1,19 @@
-# Compiling several sources as one, as CMAKE_UNITY_BUILD=ON asks for. LibTorch's headers take ten
-# times as long as the usual source here, so that a full build takes a fraction of the time; after a
-# change to one file it takes longer. For builds that are made once: .ci/run, scripts/lint.sh.
+# Compiling several sources as one, which CMAKE_UNITY_BUILD=OFF turns off. LibTorch's headers take ten
+# times as long as the usual source here, so a full build takes a fraction of the time. After a change to
+# one file its room is compiled again, which takes longer than the file: the preset dev is for that.
 
-# adaact_unite_by_folder(<target>)
+# adaact_unite_by_room(<target>)
 #
-# Sources of one room, a folder of src/ with those within it, become one. By room and not by number:
-# which names must differ then does not depend on how many files there are.
-function(adaact_unite_by_folder target)
+# Sources of one room, a folder of src/ with those within it, become one, and so do those of any other
+# folder. By room and not by number: which names must differ then does not depend on how many files there
+# are.
+function(adaact_unite_by_room target)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cpp$")
       get_filename_component(folder "${source}" DIRECTORY)
-      file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/src" "${folder}")
-      string(REGEX REPLACE "^([a-z]+)/.*$" "\\1" room "${folder}")
+      file(RELATIVE_PATH room "${PROJECT_SOURCE_DIR}" "${folder}")
+      string(REGEX REPLACE "^src/([a-z]+).*$" "\\1" room "${room}")
       string(MAKE_C_IDENTIFIER "${room}" room)
       set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${room}")
     elseif(source MATCHES "\\.cu$")
