@@ -18,6 +18,7 @@
 #include "io/error_text.h"
 #include "io/printable.h"
 #include "io/warning_listener.h"
+#include "kernels/bf16_on_cpu.h"
 
 namespace {
 
@@ -109,6 +110,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  adaact::make_bf16_products_safe();
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines has gone, the work goes on
   int exit_code = run(argc, argv);
   errno = 0;

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include "io/checksum.h"
+#include "kernels/bf16_on_cpu.h"
 
 namespace adaact {
 namespace {
@@ -20,7 +21,13 @@ constexpr double kWarmupStart = 0.1;
 void set_up_libtorch(const RunConfig& config) {
   if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
   torch::manual_seed(config.seed);
-  if (config.device == "cpu") return;
+  if (config.device == "cpu") {
+    const auto& note = note_on_bf16_products();
+    if (config.precision == "bf16" && !note.empty()) {
+      TORCH_WARN_ONCE(note);
+    }
+    return;
+  }
   auto& context = at::globalContext();
   const bool tf32 = config.precision == "tf32";
   context.setAllowTF32CuBLAS(tf32);
