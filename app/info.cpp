@@ -6,14 +6,11 @@
 #include <adaact/data/datasets.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
-#include <torch/cuda.h>
 #include <torch/version.h>
-#ifdef ADAACT_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#endif
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "kernels/gpu.h"
 #include "output.h"
 
 namespace adaact::app {
@@ -21,25 +18,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json gpus() {
+ordered_json list_of_gpus() {
   auto list = ordered_json::array();
-#ifdef ADAACT_WITH_CUDA
-  for (int i = 0; i < static_cast<int>(torch::cuda::device_count()); ++i) {
-    const auto* gpu = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(i));
-    list.push_back({{"device", "cuda:" + std::to_string(i)},
-                    {"name", gpu->name},
-                    {"memory_bytes", gpu->totalGlobalMem}});
+  for (const auto& gpu : gpus()) {
+    list.push_back({{"device", "cuda:" + std::to_string(list.size())},
+                    {"name", gpu.name},
+                    {"memory_bytes", gpu.memory_bytes}});
   }
-#endif
   return list;
 }
 
 const char* cuda_support() {
-#ifdef ADAACT_WITH_CUDA
-  return "built with CUDA";
-#else
-  return "built without CUDA";
-#endif
+  return cuda_version().empty() ? "built without CUDA" : "built with CUDA";
 }
 
 ordered_json collect() {
@@ -47,7 +37,7 @@ ordered_json collect() {
   for (const auto& [name, folder] : datasets_found()) found[name] = folder.string();
   return {{"adaact", ADAACT_VERSION},    {"libtorch", TORCH_VERSION},
           {"compiler", __VERSION__},     {"threads", std::thread::hardware_concurrency()},
-          {"cuda", cuda_support()},      {"gpus", gpus()},
+          {"cuda", cuda_support()},      {"gpus", list_of_gpus()},
           {"models", model_names()},     {"optimizers", optimizer_names()},
           {"datasets", dataset_names()}, {"datasets_found", found}};
 }

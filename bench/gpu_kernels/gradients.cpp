@@ -4,8 +4,8 @@
 #include <torch/torch.h>
 
 #include "gpu_kernels/work.h"
+#include "kernels/global_norm_cuda.h"
 #include "optim/device/device_step.h"
-#include "optim/device/global_norm_cuda.h"
 
 namespace adaact::bench {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "gpu_kernels/work.h"
 #include "optim/device/device_step.h"
-#include "train/graph/captured_work.h"
+#include "train/graph/replayed_work.h"
 
 namespace adaact::bench {
 namespace {
@@ -57,7 +57,7 @@ class GraphTimer {
     prepare_();
     work.call(0);
     torch::cuda::synchronize();
-    captured_ = std::make_unique<CapturedWork>(at::cuda::graph_pool_handle(), [&] {
+    replay_captured_ = cuda_graph_recorder()([&] {
       for (std::size_t i = 0; i < calls_; ++i) work.call(i % work.sets);
       nodes_ = nodes_under_capture();
     });
@@ -68,7 +68,7 @@ class GraphTimer {
     replay();  // the GPU is busy until the host has enqueued what is timed
     prepare_();
     start_.record();
-    captured_->replay();
+    replay_captured_();
     stop_.record();
     stop_.synchronize();
     return static_cast<double>(start_.elapsed_time(stop_)) * 1e-3 / static_cast<double>(calls_);
@@ -81,7 +81,7 @@ class GraphTimer {
  private:
   void replay() {
     prepare_();
-    captured_->replay();
+    replay_captured_();
   }
 
   const std::size_t calls_;
@@ -89,7 +89,7 @@ class GraphTimer {
   std::size_t nodes_ = 0;
   at::cuda::CUDAEvent start_{cudaEventDefault};
   at::cuda::CUDAEvent stop_{cudaEventDefault};
-  std::unique_ptr<CapturedWork> captured_;
+  std::function<void()> replay_captured_;
 };
 
 double median(std::vector<double> values) {

@@ -5,7 +5,7 @@
 #include <torch/torch.h>
 
 #include "gpu_kernels/work.h"
-#include "optim/adaact/adaact_update_cuda.h"
+#include "optim/adaact/update_cuda.h"
 #include "optim/adan/adan_update_cuda.h"
 #include "optim/device/device_step.h"
 #include "optim/lamb/lamb_update_cuda.h"

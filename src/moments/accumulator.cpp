@@ -87,7 +87,7 @@ void MomentAccumulator::add(const LayerUse& use, Moment moment) {
     }
     known->moment.count += moment.count;
   }
-  if (use.bias != LayerMap::kNotFound) known->biases.push_back(use.bias);
+  if (use.bias) known->biases.push_back(*use.bias);
 }
 
 void MomentAccumulator::discard() {
@@ -95,12 +95,6 @@ void MomentAccumulator::discard() {
   waiting_.clear();
   waiting_bytes_ = 0;
   pending_.clear();
-}
-
-void MomentAccumulator::give(std::vector<PendingMoment> pending) {
-  discard();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  pending_ = std::move(pending);
 }
 
 std::vector<PendingMoment> MomentAccumulator::take() {

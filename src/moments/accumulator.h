@@ -44,8 +44,6 @@ class MomentAccumulator : public Listener {
   std::vector<PendingMoment> take();
   /// The same without measuring what waits.
   void discard();
-  /// In place of what has been added up.
-  void give(std::vector<PendingMoment> pending);
 
  private:
   struct Waiting {

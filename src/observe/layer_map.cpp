@@ -88,9 +88,9 @@ void LayerMap::add(const std::string& layer_name, const std::string& parameter_n
                    const torch::Tensor& tensor, std::size_t layer) {
   const bool is_layer_weight =
       is_observable(layers_[layer].kind) && ends_with(parameter_name, "weight");
-  auto index = find(tensor);
-  if (index == kNotFound) {
-    index = parameters_.size();
+  const auto known = find(tensor);
+  const auto index = known.value_or(parameters_.size());
+  if (!known) {
     parameters_.push_back({joined(layer_name, parameter_name), tensor, layer, is_layer_weight, {}});
     by_identity_.emplace(tensor.unsafeGetTensorImpl(), index);
   } else if (is_layer_weight && !parameters_[index].is_layer_weight) {
@@ -129,9 +129,10 @@ std::vector<torch::Tensor> LayerMap::tensors() const {
   return tensors;
 }
 
-std::size_t LayerMap::find(const torch::Tensor& parameter) const {
+std::optional<std::size_t> LayerMap::find(const torch::Tensor& parameter) const {
   const auto found = by_identity_.find(parameter.unsafeGetTensorImpl());
-  return found == by_identity_.end() ? kNotFound : found->second;
+  if (found == by_identity_.end()) return std::nullopt;
+  return found->second;
 }
 
 }  // namespace adaact

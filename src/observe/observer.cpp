@@ -124,17 +124,17 @@ class Observer::Core {
     use.weight = parameter;
     use.row_begin = rows->begin;
     use.row_end = rows->end;
-    use.bias = layer.bias == nullptr ? LayerMap::kNotFound
-                                     : find_bias(*layer.bias, rows->end - rows->begin);
+    if (layer.bias != nullptr) use.bias = find_bias(*layer.bias, rows->end - rows->begin);
     return use;
   }
 
   /// A parameter in the bias argument is a bias only if it has one number per row: addmm also merges
   /// low-rank updates into weights.
-  std::size_t find_bias(const torch::Tensor& bias, std::int64_t rows) const {
-    if (bias.dim() != 1 || bias.numel() != rows) return LayerMap::kNotFound;
+  std::optional<std::size_t> find_bias(const torch::Tensor& bias, std::int64_t rows) const {
+    if (bias.dim() != 1 || bias.numel() != rows) return std::nullopt;
     const auto found = by_identity_.find(bias.unsafeGetTensorImpl());
-    return found == by_identity_.end() ? LayerMap::kNotFound : found->second;
+    if (found == by_identity_.end()) return std::nullopt;
+    return found->second;
   }
 
   std::unordered_map<const c10::TensorImpl*, std::size_t> by_identity_;
@@ -380,11 +380,10 @@ const LayerMap& Observer::map() const noexcept { return core_->map; }
 void Observer::observe(const torch::Tensor& weight, const torch::Tensor& input,
                        const Geometry& geometry, const torch::Tensor& output) {
   const auto index = core_->map.find(weight);
-  TORCH_CHECK(index != LayerMap::kNotFound,
-              "adaact: observe() was given a weight that is no parameter of this model");
-  if (!at::GradMode::is_enabled() || !core_->is_active(index)) return;
+  TORCH_CHECK(index, "adaact: observe() was given a weight that is no parameter of this model");
+  if (!at::GradMode::is_enabled() || !core_->is_active(*index)) return;
   LayerUse use;
-  use.weight = index;
+  use.weight = *index;
   use.row_end = weight.size(0);
   use.geometry = geometry;
   ListenerScope scope;

@@ -7,7 +7,6 @@
 #include <adaact/data/synthetic.h>
 #include <adaact/models/registry.h>
 #include <adaact/models/weights.h>
-#include <adaact/optim/device_steps.h>
 #include <adaact/optim/named_state.h>
 #include <adaact/optim/non_finite.h>
 #include <adaact/optim/registry.h>
@@ -16,6 +15,7 @@
 #include <torch/torch.h>
 
 #include "cuda/optimizer_cases.h"
+#include "optim/base/step_parts.h"
 #include "train/run/run_parts.h"
 
 namespace {
@@ -228,7 +228,7 @@ TEST_P(GraphTraining, SkipsWhatEagerStepsSkip) {
     Poison poison(*training.model, after, until);
     training.trainer->add_callback(poison);
     training.run();
-    EXPECT_EQ(dynamic_cast<TakesDeviceSteps&>(*training.optimizer).skipped_steps(), until - after);
+    EXPECT_EQ(StepParts::of(*training.optimizer)->skipped_steps(), until - after);
     return copies_of(*training.model);
   };
   // Before there is any state, and in the middle. Steps are read after 3, 4, 7, 8 and so on.

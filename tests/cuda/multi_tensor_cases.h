@@ -13,13 +13,12 @@
 #include <adaact/optim/row_moments.h>
 #include <torch/torch.h>
 
-#include "optim/adaact/adaact_update.h"
-#include "optim/adaact/adaact_update_cuda.h"
-#include "optim/adaact/row_moments.h"
+#include "kernels/global_norm_cuda.h"
+#include "optim/adaact/update.h"
+#include "optim/adaact/update_cuda.h"
 #include "optim/adan/adan_update_cuda.h"
 #include "optim/base/parameter_update.h"
 #include "optim/device/device_step.h"
-#include "optim/device/global_norm_cuda.h"
 #include "optim/lamb/lamb_update_cuda.h"
 
 namespace adaact::testing {
@@ -259,7 +258,7 @@ struct AdanCase {
 
   static std::vector<Expectation> expect(const Parameter& p, double gradient_norm) {
     const auto& t = p.tensors;
-    AdanScalars step{p.lr, p.beta1, p.beta2, p.beta3, p.eps, p.weight_decay, p.proximal};
+    AdanScalars step{p};
     step.gradient_scale = std::min(1.0, p.max_grad_norm / (gradient_norm + p.eps));
     step.correction1 = bias_correction(p.beta1, p.updates + 1);
     step.correction2 = bias_correction(p.beta2, p.updates + 1);
@@ -310,7 +309,7 @@ struct LambCase {
 
   static std::vector<Expectation> expect(const Parameter& p, double gradient_norm) {
     const auto& t = p.tensors;
-    LambScalars step{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.adapts, p.trust_clip};
+    LambScalars step{p};
     step.gradient_scale = 1.0 / std::max(1.0, gradient_norm / p.max_grad_norm);
     step.correction1 = bias_correction(p.beta1, p.updates + 1);
     step.correction2 = bias_correction(p.beta2, p.updates + 1);

@@ -18,6 +18,7 @@ TEST(MultiTensorCuda, NeedsABuildWithCuda) { GTEST_SKIP() << "built without CUDA
 #include <c10/cuda/CUDAGuard.h>
 
 #include "cuda/multi_tensor_cases.h"
+#include "kernels/global_norm.h"
 #include "support/tolerance.h"
 
 namespace {

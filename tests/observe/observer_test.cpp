@@ -138,8 +138,8 @@ TEST(Observer, FunctionalCallsInAUsersForwardAreObservedWithTheirBias) {
   model->forward(torch::randn({2, 2, 5, 5}));
   ASSERT_EQ(watch.weights(), (Names{"kernel", "w"}));
   const auto bias = watch.inputs()[1].use.bias;
-  ASSERT_NE(bias, LayerMap::kNotFound);
-  EXPECT_EQ(watch.observer.map().parameters()[bias].name, "b");
+  ASSERT_TRUE(bias);
+  EXPECT_EQ(watch.observer.map().parameters()[*bias].name, "b");
 }
 
 TEST(Observer, DirectConvolutionAndMmAreObserved) {
@@ -326,7 +326,7 @@ TEST(Observer, WeightThatAddmmAddsToIsNoBias) {
   Watch watch(LayerMap(NamedTensors{{"base", base}, {"low_rank", low_rank}}));
   torch::addmm(base, torch::randn({3, 3}), low_rank.t());
   ASSERT_EQ(watch.weights(), Names{"low_rank"});
-  EXPECT_EQ(watch.inputs()[0].use.bias, LayerMap::kNotFound);
+  EXPECT_FALSE(watch.inputs()[0].use.bias);
 }
 
 // Packed projections.

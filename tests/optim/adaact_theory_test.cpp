@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "optim/adaact/adaact_update.h"
+#include "optim/adaact/update.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <adaact/adaact.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +13,7 @@ namespace {
 using adaact::Adan;
 using adaact::AdanOptions;
 using adaact::AdanScalars;
+
 using adaact::AdanTensors;
 using adaact::testing::all_close;
 using adaact::testing::copy_values;
@@ -37,7 +40,12 @@ TEST(AdanUpdate, TheLoopEqualsTheReference) {
   for (const auto dtype : {torch::kFloat64, torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
     for (const bool proximal : {true, false}) {
       for (const int64_t count : {1, 7, 1000, 70001}) {
-        const AdanScalars step{0.01, 0.98, 0.92, 0.99, 1e-8, 0.02, proximal, 0.5, 0.1, 0.3, 0.05};
+        const AdanScalars step{
+            {0.01, 0.98, 0.92, 0.99, 1e-8, 0.02, std::numeric_limits<double>::infinity(), proximal},
+            0.5,
+            0.1,
+            0.3,
+            0.05};
         const auto expected = random_tensors(count, dtype);
         const auto actual = copy_of(expected);
         adan_update_reference(expected, step);
@@ -58,7 +66,7 @@ TEST(AdanUpdate, TheLoopEqualsTheReference) {
 
 TEST(AdanUpdate, WhatIsLeftOfABetaCloseToOneIsExactInFloat32) {
   torch::manual_seed(0);
-  const AdanScalars step{0.01, 0.999, 0.999, 0.999, 1e-8, 0.0, true, 1.0, 1e-3, 1e-3, 1e-3};
+  const AdanScalars step{{0.01, 0.999, 0.999, 0.999, 1e-8, 0.0}, 1.0, 1e-3, 1e-3, 1e-3};
   const auto expected = random_tensors(1000, torch::kFloat32);
   for (const auto& average : {expected.m, expected.v, expected.n}) average.zero_();
   const auto actual = copy_of(expected);

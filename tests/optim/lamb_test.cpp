@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <adaact/adaact.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@ namespace {
 using adaact::Lamb;
 using adaact::LambOptions;
 using adaact::LambScalars;
+
 using adaact::LambTensors;
 using adaact::testing::all_close;
 using adaact::testing::make_mlp;
@@ -23,7 +26,11 @@ TEST(LambUpdate, TheLoopEqualsTheReference) {
     const auto state = dtype == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
     for (const bool trust_clip : {true, false}) {
       for (const int64_t count : {1, 7, 1000, 70001}) {
-        const LambScalars step{0.01, 0.9, 0.999, 1e-6, 0.02, true, trust_clip, 0.5, 0.1, 0.05};
+        const LambScalars step{{0.01, 0.9, 0.999, 1e-6, 0.02,
+                                std::numeric_limits<double>::infinity(), true, trust_clip},
+                               0.5,
+                               0.1,
+                               0.05};
         const auto draw = [&](torch::ScalarType type) { return torch::randn({1, count}).to(type); };
         const LambTensors expected{draw(dtype), draw(dtype), draw(state), draw(state).abs_()};
         const LambTensors actual{expected.theta.clone(), expected.g.clone(), expected.m.clone(),
@@ -43,7 +50,7 @@ TEST(LambUpdate, TheLoopEqualsTheReference) {
 
 TEST(LambUpdate, WhatIsLeftOfABetaCloseToOneIsExactInFloat32) {
   torch::manual_seed(0);
-  const LambScalars step{0.01, 0.999, 0.999, 1e-6, 0.0, true, false, 1.0, 1e-3, 1e-3};
+  const LambScalars step{{0.01, 0.999, 0.999, 1e-6, 0.0}, 1.0, 1e-3, 1e-3};
   const auto theta = torch::randn({1, 1000});
   const auto g = torch::randn({1, 1000});
   const LambTensors expected{theta.clone(), g, torch::zeros_like(g), torch::zeros_like(g)};

@@ -5,13 +5,14 @@
 
 #include <adaact/data/augment.h>
 #include <adaact/data/dataset.h>
+#include <adaact/data/loader.h>
 #include <torch/types.h>
 
 namespace adaact {
 
 /// The batches of a Loader, bit for bit, from a data set in the memory of a GPU. A batch costs one
 /// small kernel and, in a CUDA graph, nothing on the host: order, epoch and position are in device
-/// memory, so a replay writes the next batch. Only in builds with ADAACT_WITH_CUDA.
+/// memory, so a replay writes the next batch. A build without CUDA throws an error that says so.
 ///
 ///   batches.start(epoch);
 ///   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
@@ -41,6 +42,18 @@ class DeviceBatches {
     static Options evaluation() {
       Options options;
       options.shuffle = false;
+      return options;
+    }
+    /// Those of a loader. float32 whatever the precision of the model, so that the first layer sees what
+    /// it sees of the loader.
+    static Options of(const LoaderOptions& loader, bool channels_last) {
+      Options options;
+      options.batch_size = loader.batch_size;
+      options.shuffle = loader.shuffle;
+      options.drop_last = loader.drop_last;
+      options.seed = loader.seed;
+      options.augment = loader.augment;
+      options.channels_last = channels_last;
       return options;
     }
   };

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -37,11 +38,9 @@ struct Layer {
 };
 
 struct NamedParameter {
-  static constexpr std::size_t kNoLayer = SIZE_MAX;
-
   std::string name;  // "encoder.fc1.weight"
   torch::Tensor tensor;
-  std::size_t layer = kNoLayer;     // index into LayerMap::layers()
+  std::size_t layer = 0;            // index into LayerMap::layers()
   bool is_layer_weight = false;     // a weight that must show up as one once its layer is used
   std::vector<std::size_t> biases;  // for a weight: parameters that are its bias, by name
 };
@@ -73,9 +72,8 @@ class LayerMap {
   /// The parameters without their names.
   std::vector<torch::Tensor> tensors() const;
 
-  /// Index of a parameter by identity; kNotFound where it is none of this model's.
-  static constexpr std::size_t kNotFound = SIZE_MAX;
-  std::size_t find(const torch::Tensor& parameter) const;
+  /// Index of a parameter by identity, where it is one of this model's.
+  std::optional<std::size_t> find(const torch::Tensor& parameter) const;
 
  private:
   void add(const std::string& layer_name, const std::string& parameter_name,

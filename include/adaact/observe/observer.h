@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <adaact/observe/geometry.h>
 #include <adaact/observe/layer_map.h>
@@ -18,7 +19,7 @@ struct LayerUse {
   std::int64_t row_begin = 0;
   std::int64_t row_end = 0;
   Geometry geometry;
-  std::size_t bias = LayerMap::kNotFound;  // the operator's bias argument, where it is a parameter
+  std::optional<std::size_t> bias;     // the operator's bias argument, where it is a parameter
   bool input_is_intermediate = false;  // made by operators that autograd recorded, not by the user
 };
 

@@ -58,7 +58,7 @@ struct AdaActParamState : public torch::optim::OptimizerCloneableParamState<AdaA
   TORCH_ARG(torch::Tensor, preconditioner);  // ((Â + δI)ᵖ + εI)⁻¹ per row segment, Full only
 };
 
-struct PendingMoment;
+struct MeasuredLayer;
 
 /// Scales each layer's update by the second moment of the layer's input. Takes the place of
 /// torch::optim::Adam in a program without a change to the model:
@@ -77,11 +77,6 @@ class AdaAct : public ObservingOptimizer {
   AdaAct(AdaAct&& other) noexcept;
   ~AdaAct() override;
 
-#ifdef ADAACT_WITH_CUDA
-  bool can_take_device_steps() const override;
-#endif
-  std::function<void()> take_for_replay() override;
-
   /// V̂ of a weight, bias corrected, one row per run of weight rows that reads the same input:
   /// (S, n), or (S, n, n) for the full covariance. Undefined before the first observation.
   torch::Tensor second_moment(const torch::Tensor& weight) const;
@@ -89,37 +84,22 @@ class AdaAct : public ObservingOptimizer {
  private:
   struct Internals;
 
+  // A step: src/optim/adaact/adaact.cpp.
+  std::shared_ptr<const StepStatistics> take_observations() override;
+  void decide(const StepStatistics& statistics) override;
+  void apply(const StepStatistics& statistics) override;
+  void settle(std::int64_t steps) override;
+
   bool takes_complex(const torch::optim::OptimizerOptions& options) const override;
   void on_groups_indexed() override;
-  void take_observations() override;
-  void drop_observations() override;
-  std::vector<Checked> checked() const override;
-  void update() override;
-#ifdef ADAACT_WITH_CUDA
-  bool update_fused(const DeviceStep* step, std::int64_t counted) override;
-  void count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) override;
-#endif
+  void clear_observations() override;
   std::string why_observed(std::size_t index) const override;
 
   const AdaActOptions& options_of(std::size_t index) const;
-  AdaActParamState& state_of(std::size_t index);
   const AdaActParamState* find_state(std::size_t index) const;
-  void forget_moments_of_another_shape();
-  void update_moments();
-  void update_parameters();
-  bool takes_plain_gradient(std::size_t index) const;
-  void update_by_plain_gradient(const std::vector<std::size_t>& parameters);
-  void update_parameter(std::size_t index);
-
-  /// A weight with the bias that is one more column of it; kNotFound: none, or it is not trained.
-  struct FullWeight {
-    std::size_t weight;
-    std::size_t bias;
-  };
-  bool has_full_covariance(std::size_t weight) const;
-  void update_with_full_covariance(const std::vector<FullWeight>& weights);
-  void update_matrix(const FullWeight& each, const torch::Tensor& scalars_of_weight,
-                     const torch::Tensor& scalars_of_bias) const;
+  void forget_moments_unless(std::size_t index, const MeasuredLayer& layer);
+  void prepare_plan(const StepStatistics& statistics);
+  void count_in_settle(bool v_moves_on_gpu);
 
   std::unique_ptr<Internals> internals_;
 };

@@ -38,6 +38,8 @@ struct AdanParamState : public torch::optim::OptimizerCloneableParamState<AdanPa
   TORCH_ARG(torch::Tensor, previous_grad);  // g of the step before, clipped as it was used
 };
 
+struct AdanNumbers;
+
 /// Adaptive Nesterov momentum: averages of the gradient, of its change and of the square of both.
 class Adan : public NamedOptimizer {
  public:
@@ -47,17 +49,15 @@ class Adan : public NamedOptimizer {
   Adan(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
        const AdanOptions& defaults = {});
 
-#ifdef ADAACT_WITH_CUDA
-  bool can_take_device_steps() const override { return true; }
-#endif
-
  private:
-  void update() override;
-#ifdef ADAACT_WITH_CUDA
-  bool update_fused(const DeviceStep* step, std::int64_t counted) override;
-  void count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) override;
-#endif
+  void apply(const StepStatistics& statistics) override;
+  void settle(std::int64_t steps) override;
+  bool apply_on_gpu(const std::vector<std::size_t>& indices);
+  void apply_plainly(const std::vector<std::size_t>& indices);
   const AdanOptions& options_of(std::size_t index) const;
+  AdanNumbers numbers_of(std::size_t index, std::int64_t updates) const;
+
+  std::vector<std::size_t> updated_;  // parameters, in the last step
 };
 
 }  // namespace adaact

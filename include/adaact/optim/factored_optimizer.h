@@ -48,10 +48,6 @@ class FactoredOptimizer : public ObservingOptimizer {
  public:
   ~FactoredOptimizer() override;
 
-  std::function<void()> take_for_replay() override;
-  /// Those with factors that are due.
-  std::vector<bool> layers_to_observe() const override;
-
  protected:
   FactoredOptimizer(LayerMap model, std::unique_ptr<torch::optim::OptimizerOptions> defaults,
                     const StateCodec& codec);
@@ -66,11 +62,12 @@ class FactoredOptimizer : public ObservingOptimizer {
                                      std::size_t weight) const = 0;
 
  private:
+  std::shared_ptr<const StepStatistics> take_observations() override;
+  void decide(const StepStatistics& statistics) override;
+  void apply(const StepStatistics& statistics) override;
+  void settle(std::int64_t steps) override;
+  void clear_observations() override;
   void on_groups_indexed() override;
-  void take_observations() override;
-  std::vector<Checked> checked() const override;
-  void update() override;
-  void on_step_end() override;
   std::string why_observed(std::size_t index) const override;
   std::string why_not_observed(std::size_t index) const override;
 
@@ -79,18 +76,19 @@ class FactoredOptimizer : public ObservingOptimizer {
   const std::vector<KroneckerFactors>* find_factors(std::size_t index) const;
   void choose_what_to_measure();
 
-  // What can fail because of what was observed comes first, and changes nothing.
+  // Of decide(): what can fail because of what was observed comes first, and changes nothing.
   using Factors = std::vector<KroneckerFactors>;
-  std::map<std::size_t, Factors> next_factors();
+  std::map<std::size_t, Factors> next_factors(const StepStatistics& statistics) const;
   void take_over(std::map<std::size_t, Factors>&& next);
   void prepare_buffers();
   void set_rates();
   std::vector<const void*> memory_of_update() const;
-  // The rest is the same in every step: it asks the device nothing, and may be replayed.
+  // Of apply(): asks the device nothing.
   std::map<std::size_t, torch::Tensor> preconditioned_gradients() const;
   torch::Tensor kl_divergence(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
   void clip(std::map<std::size_t, torch::Tensor>& preconditioned) const;
-  void apply(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
+  void move_parameters(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
+
   void log_factors_too_large();
 
   struct Internals;

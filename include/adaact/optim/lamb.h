@@ -35,6 +35,8 @@ struct LambParamState : public torch::optim::OptimizerCloneableParamState<LambPa
   TORCH_ARG(torch::Tensor, exp_avg_sq);  // v
 };
 
+struct LambNumbers;
+
 /// Adam whose step per tensor is as long, relative to the tensor, as the learning rate says.
 class Lamb : public NamedOptimizer {
  public:
@@ -44,16 +46,14 @@ class Lamb : public NamedOptimizer {
   Lamb(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
        const LambOptions& defaults = {});
 
-#ifdef ADAACT_WITH_CUDA
-  bool can_take_device_steps() const override { return true; }
-#endif
-
  private:
-  void update() override;
-#ifdef ADAACT_WITH_CUDA
-  bool update_fused(const DeviceStep* step, std::int64_t counted) override;
-  void count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) override;
-#endif
+  void apply(const StepStatistics& statistics) override;
+  void settle(std::int64_t steps) override;
+  bool apply_on_gpu(const std::vector<std::size_t>& indices);
+  void apply_plainly(const std::vector<std::size_t>& indices);
+  LambNumbers numbers_of(std::size_t index, std::int64_t updates) const;
+
+  std::vector<std::size_t> updated_;  // parameters, in the last step
 };
 
 }  // namespace adaact

@@ -3,26 +3,24 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <adaact/observe/layer_map.h>
-#include <adaact/optim/device_steps.h>
 #include <adaact/optim/named_state.h>
-#include <adaact/optim/non_finite.h>
+#include <adaact/optim/step_algorithm.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
 namespace adaact {
 
-class DeviceSession;
-
 /// LibTorch's own optimizer, with what all optimizers here have: state under names and a policy for
 /// gradients that are not finite. Its arithmetic is LibTorch's, on a GPU that of its fused operators.
 ///
 ///   adaact::SGD optimizer(*model, torch::optim::SGDOptions(0.1).momentum(0.9));
 template <typename Base, typename BaseOptions>
-class LibTorchOptimizer : public Base, public HasNamedState, public TakesDeviceSteps {
+class LibTorchOptimizer : public Base, public HasNamedState, public StepAlgorithm {
  public:
   using typename Base::LossClosure;
 
@@ -39,13 +37,10 @@ class LibTorchOptimizer : public Base, public HasNamedState, public TakesDeviceS
 
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  bool can_take_device_steps() const override;
-  void enqueue_step() override;
-  void send_learning_rates() override;
-  void read_steps() override;
-
+  /// Steps taken, those rejected not counted.
+  std::int64_t steps() const noexcept;
   /// Steps rejected under NonFinitePolicy::Skip.
-  std::int64_t skipped_steps() const noexcept override { return skipped_steps_; }
+  std::int64_t skipped_steps() const noexcept;
 
   OptimizerState export_state() const override;
   void import_state(const OptimizerState& state, const std::string& source) override;
@@ -53,13 +48,21 @@ class LibTorchOptimizer : public Base, public HasNamedState, public TakesDeviceS
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
-  void reject(const std::string& culprit, const std::string& consequence);
+  std::shared_ptr<const StepStatistics> measure() override;
+  void apply(const StepStatistics& statistics) override;
+  void settle(std::int64_t steps) override;
+  NonFinitePolicy non_finite_policy() const override { return non_finite_policy_; }
+  bool takes_complex(const torch::optim::OptimizerOptions& /*options*/) const override {
+    return true;
+  }
+  bool takes_sparse_gradients() const override {
+    return std::is_same_v<Base, torch::optim::SGD>;  // LibTorch's others refuse one midway
+  }
+  StepParts& step_parts() noexcept override { return *parts_; }
 
-  LayerMap model_;
   NonFinitePolicy non_finite_policy_;
-  std::int64_t skipped_steps_ = 0;
-  std::unique_ptr<DeviceSession> device_session_;  // once send_learning_rates() was called
-  std::vector<torch::Tensor> on_device_;           // parameters that its steps update
+  std::unique_ptr<StepParts> parts_;
+  std::vector<torch::Tensor> updated_;  // parameters, by fused operators in the last step
 };
 
 using SGD = LibTorchOptimizer<torch::optim::SGD, torch::optim::SGDOptions>;

@@ -19,7 +19,7 @@ struct ModelCard {
   std::int64_t resize_size = 0;  // the shorter side of a picture before the centre crop
 
   std::map<std::string, std::string> to_metadata() const;
-  /// An error that names `source` where something is missing.
+  /// Throws an error that names `source` where something is missing.
   static ModelCard from_metadata(const std::map<std::string, std::string>& metadata,
                                  const std::string& source);
 

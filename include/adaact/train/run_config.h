@@ -60,7 +60,7 @@ struct RunConfig {
 /// The device that is asked for or, where that is a GPU and LibTorch finds none, the CPU.
 std::string available_device(const std::string& device);
 
-/// An error that says what to do where there is no such device.
+/// Throws an error that says what to do where there is no such device.
 void check_device(const std::string& device);
 
 /// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one

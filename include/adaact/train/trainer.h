@@ -17,7 +17,7 @@ namespace adaact {
 
 class Trainer;
 
-/// Is told what happens. What it throws ends the training.
+/// Is told what happens while a Trainer trains. What it throws ends the training.
 class TrainingCallback {
  public:
   virtual ~TrainingCallback() = default;
@@ -94,7 +94,7 @@ class Trainer {
 
   std::int64_t steps_per_epoch() const;
   std::int64_t steps() const;  // in all
-  /// The last step of an epoch may have fewer batches.
+  /// Without a trainer. The last step of an epoch may have fewer batches than the others.
   static std::int64_t steps_per_epoch(const Loader& train_data, std::int64_t accumulation);
 
   const TrainerState& state() const noexcept;

@@ -8,23 +8,64 @@
 //   Ĝ_t (rows, n)  M̂_t / (V̂_t^p + ε)                                         adaact_update
 //
 // With the full covariance, A_t (S, n+1, n+1) takes the place of V_t.
+//
+// plan.cpp says what happens to which parameter, update.cpp has the equations for tensors and the CPU,
+// update_cuda.cu those for a GPU, full_covariance.cpp those with A_t.
 
 #include <adaact/optim/adaact.h>
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <optional>
 #include <utility>
 
-#include "optim/adaact/adaact_internals.h"
-#include "optim/adaact/adaact_state.h"
-#include "optim/adaact/adaact_update.h"
+#include "optim/adaact/apply_on_gpu.h"
+#include "optim/adaact/codec.h"
 #include "optim/adaact/full_covariance.h"
-#include "optim/adaact/row_moments.h"
+#include "optim/adaact/input_measure.h"
+#include "optim/adaact/plan.h"
+#include "optim/adaact/update.h"
 #include "optim/base/param_state.h"
+#include "optim/base/step_parts.h"
 
 namespace adaact {
+
+struct AdaAct::Internals {
+  explicit Internals(const LayerMap& model)
+      : measure(std::make_shared<InputMeasure>(model)),
+        accumulator(std::make_shared<MomentAccumulator>(
+            model,
+            [shared = measure](const LayerUse& use, const torch::Tensor& input) {
+              return (*shared)(use, input);
+            },
+            [shared = measure](const LayerUse& use, const torch::Tensor& input) {
+              return shared->is_diagonal(use, input);
+            })) {}
+
+  std::shared_ptr<InputMeasure> measure;
+  std::shared_ptr<MomentAccumulator> accumulator;
+  std::vector<PlannedUpdate> plan;  // of the step under way
+  FullCovariance full;
+
+  /// What settle() counts for a parameter.
+  struct Counted {
+    std::size_t parameter;
+    bool update_of_m;
+    bool observation;
+  };
+  std::vector<Counted> counted;  // of the last step
+};
+
 namespace {
+
+struct ObservedInputs : StepStatistics {
+  std::vector<PendingMoment> moments;
+};
+
+AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updates_of_m) {
+  const auto beta1 = std::get<0>(options.betas());
+  return {options.lr(), beta1, options.weight_decay(), bias_correction(beta1, updates_of_m)};
+}
 
 /// The denominator of an input that is always 1, like a bias's.
 torch::Tensor constant_denominator(std::int64_t columns, const AdaActOptions& options,
@@ -54,7 +95,7 @@ void update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
     const auto theta_rows = theta.narrow(0, row, rows);
     const auto g_rows = g.narrow(0, row, rows);
     if (options.unobserved_rule() == UnobservedRule::PlainGradient) {
-      m.narrow(0, row, rows).mul_(step.beta1).add_(g_rows, 1.0 - step.beta1);
+      average_gradient(m.narrow(0, row, rows), g_rows, step.beta1);
       plain_gradient_update({theta_rows}, {g_rows}, step);
     } else {
       adaact_update(theta_rows, m.narrow(0, row, rows), g_rows,
@@ -71,6 +112,68 @@ void update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
     row = segment.end;
   }
   update_gap(theta.size(0));
+}
+
+/// V_t of the layers that were observed: all new values first, then all changes, so that what fails leaves
+/// every layer as it was.
+void move_second_moments(const std::vector<PlannedUpdate>& plan) {
+  std::vector<std::pair<AdaActParamState*, RowMoments>> moved;
+  for (const auto& planned : plan) {
+    if (!planned.moves_v()) continue;
+    const auto& options = *planned.of.options;
+    auto moments = planned.state->moments();
+    if (moments.ema.defined()) moments.ema = moments.ema.clone();
+    const auto [clip_low, clip_high] = options.clip_range();
+    update_row_moments(moments, planned.seen, std::get<1>(options.betas()), clip_low, clip_high);
+    moved.emplace_back(planned.state, std::move(moments));
+  }
+  for (auto& [state, moments] : moved) state->moments(std::move(moments));
+}
+
+void update_parameter(const PlannedUpdate& planned) {
+  const auto& options = *planned.of.options;
+  auto& state = *planned.state;
+  const bool is_scaled = planned.rule == Rule::ScaledByInput;
+  prepare_buffer(state.exp_avg(), planned.theta);
+  auto [theta, m, g] = matrices_of(planned.theta, state, is_scaled ? planned.theta.size(0) : 1);
+  const auto step = scalars_of(options, state.step() + 1);
+  if (is_scaled) {
+    auto& v = state.moments().ema;
+    v = following(v, planned.theta);
+    update_observed_rows(theta.matrix(), m, g, state.moments(), options, step);
+  } else {
+    adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
+  }
+  theta.finish();
+}
+
+/// All of a group at once: on a GPU in a launch for all instead of one for each.
+void update_by_plain_gradient(const std::vector<PlannedUpdate>& plan) {
+  struct Group {
+    std::vector<torch::Tensor> theta;
+    std::vector<torch::Tensor> g;
+    AdaActScalars step;
+  };
+  std::map<std::int64_t, Group> groups;
+  for (const auto& planned : plan) {
+    if (planned.rule != Rule::PlainGradient) continue;
+    auto& group = groups[planned.of.group];
+    group.theta.push_back(planned.theta.detach());
+    group.g.push_back(planned.theta.grad());
+    group.step = scalars_of(*planned.of.options, 1);
+  }
+  for (const auto& [number, group] : groups)
+    plain_gradient_update(group.theta, group.g, group.step);
+}
+
+/// On any device, one parameter after the other.
+void apply_plainly(const std::vector<PlannedUpdate>& plan) {
+  move_second_moments(plan);
+  for (const auto& planned : plan) {
+    const bool alone = planned.rule == Rule::ScaledByInput || planned.rule == Rule::ConstantInput;
+    if (alone) update_parameter(planned);
+  }
+  update_by_plain_gradient(plan);
 }
 
 }  // namespace
@@ -90,186 +193,137 @@ AdaAct::AdaAct(LayerMap its_model, std::vector<torch::optim::OptimizerParamGroup
 AdaAct::AdaAct(AdaAct&& other) noexcept = default;
 AdaAct::~AdaAct() = default;
 
+std::shared_ptr<const StepStatistics> AdaAct::take_observations() {
+  auto inputs = std::make_shared<ObservedInputs>();
+  inputs->moments = internals_->accumulator->take();
+  for (const auto& observed : inputs->moments) {
+    if (!observed.moment.sum.defined()) continue;
+    inputs->checked.push_back(
+        {observed.moment.sum, "the input of the layer with weight", observed.weight});
+  }
+  return inputs;
+}
+
+/// What happens to whom, with room for the state of those that need it.
+void AdaAct::prepare_plan(const StepStatistics& statistics) {
+  auto& self = *internals_;
+  std::vector<KnownParameter> known;
+  for (const auto index : managed()) {
+    const auto layer = self.measure->layer_of(index);
+    known.push_back({index, group_of(index), &options_of(index), find_state(index), layer,
+                     layer.with_bias ? joint_bias(index) : std::nullopt, is_trained(index)});
+  }
+  self.plan = plan_step(model(), known, static_cast<const ObservedInputs&>(statistics).moments);
+  for (auto& planned : self.plan) {
+    if (!planned.needs_state()) continue;
+    planned.state = &get_or_make_param_state<AdaActParamState>(state_, planned.theta);
+  }
+}
+
+void AdaAct::decide(const StepStatistics& statistics) {
+  if (step_parts().host_work() == HostWork::Nothing) return;
+  auto& self = *internals_;
+  prepare_plan(statistics);
+  self.full.prepare(self.plan);
+  FullCovariance::move_covariances(self.plan);
+  auto memory = self.full.memory(self.plan);
+  const auto on_gpu = describe_for_gpu(self.plan, step_parts().numbers().counted);
+  if (on_gpu) {
+    for (const auto& update : *on_gpu) {
+      const auto& tensors = update.tensors;
+      for (const auto& used : {tensors.theta, tensors.m, tensors.v}) {
+        memory.push_back(memory_of(used));
+      }
+    }
+  } else {
+    step_parts().changes_with_every_step();  // its learning rates and counts are the host's
+  }
+  step_parts().works_on(std::move(memory));
+  count_in_settle(on_gpu.has_value());
+}
+
+void AdaAct::apply(const StepStatistics& statistics) {
+  auto& self = *internals_;
+  const auto numbers = step_parts().numbers();
+  if (step_parts().host_work() == HostWork::Nothing) prepare_plan(statistics);
+  const auto on_gpu = describe_for_gpu(self.plan, numbers.counted);
+  self.full.apply(self.plan);
+  if (on_gpu) {
+    apply_on_gpu(self.plan, *on_gpu, numbers.step);
+  } else {
+    step_parts().check_seen_by_host("parameters on one GPU and layers that are used whole");
+    apply_plainly(self.plan);
+  }
+  count_in_settle(on_gpu.has_value());
+  self.plan.clear();
+}
+
+/// Off the GPU V counts its observations where it moves.
+void AdaAct::count_in_settle(bool v_moves_on_gpu) {
+  auto& counted = internals_->counted;
+  counted.clear();
+  for (const auto& planned : internals_->plan) {
+    const bool observation = planned.has_used_layer || (v_moves_on_gpu && planned.moves_v());
+    if (!planned.has_m() && !observation) continue;
+    counted.push_back({planned.of.index, planned.has_m(), observation});
+  }
+}
+
+void AdaAct::settle(std::int64_t steps) {
+  for (const auto& each : internals_->counted) {
+    const auto& tensor = parameter(each.parameter).tensor;
+    auto& state = get_or_make_param_state<AdaActParamState>(state_, tensor);
+    if (each.update_of_m) state.step(state.step() + steps);
+    if (!each.observation) continue;
+    auto& segments = state.moments().segments;
+    if (segments.empty()) segments.push_back({0, tensor.numel(), 0});  // a bias's: its input is 1
+    for (auto& segment : segments) segment.observations += steps;
+  }
+  ObservingOptimizer::settle(steps);
+}
+
+void AdaAct::clear_observations() { internals_->accumulator->discard(); }
+
 bool AdaAct::takes_complex(const torch::optim::OptimizerOptions& options) const {
   return static_cast<const AdaActOptions&>(options).unobserved_rule() ==
          UnobservedRule::PlainGradient;
 }
 
 void AdaAct::on_groups_indexed() {
-  auto& self = *internals_;
-  const auto count = model().parameters().size();
-  std::vector<InputMeasure::Layer> layers(count);
-  self.joint_biases.assign(count, LayerMap::kNotFound);
+  const bool is_diagonal =
+      std::all_of(param_groups_.begin(), param_groups_.end(), [](const auto& group) {
+        return static_cast<const AdaActOptions&>(group.options()).covariance() ==
+               Covariance::Diagonal;
+      });
+  step_parts().set_host_work(is_diagonal ? HostWork::Nothing : HostWork::Decides);
+  std::vector<MeasuredLayer> layers(model().parameters().size());
   for (const auto index : managed()) {
     auto& layer = layers[index];
     layer.managed = true;
     layer.full = options_of(index).covariance() == Covariance::Full;
-    if (!layer.full) continue;
-    self.joint_biases[index] = joint_bias(index);
-    layer.with_bias = self.joint_biases[index] != LayerMap::kNotFound;
+    layer.with_bias = layer.full && joint_bias(index);
   }
-  self.measure->set_layers(std::move(layers));
-  forget_moments_of_another_shape();
+  internals_->measure->set_layers(layers);
+  for (const auto index : managed()) forget_moments_unless(index, layers[index]);
 }
 
-void AdaAct::forget_moments_of_another_shape() {
-  for (const auto index : managed()) {
-    const auto& tensor = parameter(index).tensor;
-    const auto* known = find_state(index);
-    if (known == nullptr || !known->moments().ema.defined()) continue;
-    const auto& ema = known->moments().ema;
-    const auto layer = internals_->measure->layer_of(index);
-    const auto width = tensor.numel() / tensor.size(0) + (layer.with_bias ? 1 : 0);
-    if ((ema.dim() == 3) == layer.full && ema.size(-1) == width) continue;
-    auto& state = state_of(index);
-    state.moments(RowMoments{});
-    state.preconditioner(torch::Tensor());
-  }
+/// Moments of another kind than those that are measured now start anew.
+void AdaAct::forget_moments_unless(std::size_t index, const MeasuredLayer& layer) {
+  const auto& tensor = parameter(index).tensor;
+  const auto* known = find_state(index);
+  if (known == nullptr || !known->moments().ema.defined()) return;
+  if (layer.would_give(known->moments().ema, tensor)) return;
+  auto& state = get_or_make_param_state<AdaActParamState>(state_, tensor);
+  state.moments(RowMoments{});
+  state.preconditioner(torch::Tensor());
 }
 
 const AdaActOptions& AdaAct::options_of(std::size_t index) const {
   return static_cast<const AdaActOptions&>(group_options(index));
 }
 
-AdaActParamState& AdaAct::state_of(std::size_t index) {
-  return get_or_make_param_state<AdaActParamState>(state_, parameter(index).tensor);
-}
-
 const AdaActParamState* AdaAct::find_state(std::size_t index) const {
   return find_param_state<AdaActParamState>(state_, parameter(index).tensor);
-}
-
-void AdaAct::take_observations() { internals_->pending = internals_->accumulator->take(); }
-std::function<void()> AdaAct::take_for_replay() {
-  const auto accumulator = internals_->accumulator;
-  return [accumulator, pending = accumulator->take()] { accumulator->give(pending); };
-}
-void AdaAct::drop_observations() {
-  internals_->accumulator->discard();
-  internals_->pending.clear();
-}
-
-std::vector<NamedOptimizer::Checked> AdaAct::checked() const {
-  std::vector<Checked> sums;
-  for (const auto& observed : internals_->pending) {
-    if (!observed.moment.sum.defined()) continue;
-    sums.emplace_back(observed.moment.sum, "the input of the layer with weight '" +
-                                               parameter(observed.weight).name + "' is not finite");
-  }
-  return sums;
-}
-
-void AdaAct::update() {
-  update_moments();
-  update_parameters();
-}
-
-void AdaAct::update_moments() {
-  const auto pending = std::exchange(internals_->pending, {});
-  std::map<std::size_t, std::vector<const PendingMoment*>> by_weight;
-  std::set<std::size_t> biases;
-  for (const auto& observed : pending) {
-    if (internals_->measure->would_give(observed)) by_weight[observed.weight].push_back(&observed);
-    const auto& named = parameter(observed.weight).biases;
-    biases.insert(named.begin(), named.end());
-    biases.insert(observed.biases.begin(), observed.biases.end());
-  }
-  // All new values first, then all changes: whatever fails here leaves every layer as it was.
-  struct Change {
-    AdaActParamState* state;
-    RowMoments moments;
-    torch::Tensor preconditioner;
-  };
-  std::vector<Change> changes;
-  for (const auto& [weight, observed] : by_weight) {
-    if (!is_managed(weight)) continue;
-    const auto& options = options_of(weight);
-    auto& state = state_of(weight);
-    Change change{&state, state.moments(), state.preconditioner()};
-    auto& ema = change.moments.ema;
-    if (ema.defined()) {
-      ema = ema.to(observed[0]->moment.sum.options(), /*non_blocking=*/false, /*copy=*/true);
-    }
-    const auto [clip_low, clip_high] = options.clip_range();
-    update_row_moments(change.moments, observed, std::get<1>(options.betas()), clip_low, clip_high);
-    if (options.covariance() == Covariance::Full) {
-      change.preconditioner =
-          refreshed_preconditioner(change.preconditioner, change.moments, options);
-    }
-    changes.push_back(std::move(change));
-  }
-  for (auto& change : changes) {
-    change.state->moments(std::move(change.moments));
-    auto& known = change.state->preconditioner();
-    known = in_place_of(known, change.preconditioner);
-  }
-  for (const auto bias : biases) {
-    if (!is_managed(bias)) continue;
-    auto& segments = state_of(bias).moments().segments;
-    if (segments.empty()) segments.push_back({0, parameter(bias).tensor.numel(), 0});
-    ++segments.front().observations;
-  }
-}
-
-void AdaAct::update_parameters() {
-  const auto indices = trained();
-  std::vector<FullWeight> full;
-  std::set<std::size_t> done;  // with the full covariance a bias goes with its weight
-  for (const auto weight : indices) {
-    if (!has_full_covariance(weight)) continue;
-    const auto bias = internals_->joint_biases[weight];
-    const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
-    full.push_back({weight, with_bias ? bias : LayerMap::kNotFound});
-    done.insert(weight);
-    if (with_bias) done.insert(bias);
-  }
-  if (!full.empty()) update_with_full_covariance(full);
-
-  std::map<std::int64_t, std::vector<std::size_t>> plain;  // by group
-  for (const auto index : indices) {
-    if (done.count(index) != 0) continue;
-    if (takes_plain_gradient(index)) {
-      plain[group_of(index)].push_back(index);
-    } else {
-      update_parameter(index);
-    }
-  }
-  for (const auto& [group, parameters] : plain) update_by_plain_gradient(parameters);
-}
-
-bool AdaAct::takes_plain_gradient(std::size_t index) const {
-  const auto* known = find_state(index);
-  const bool observed = known != nullptr && !known->moments().segments.empty();
-  return !observed && options_of(index).unobserved_rule() == UnobservedRule::PlainGradient;
-}
-
-/// Parameters of one group: on a GPU in a launch for all instead of one for each.
-void AdaAct::update_by_plain_gradient(const std::vector<std::size_t>& parameters) {
-  std::vector<torch::Tensor> theta;
-  theta.reserve(parameters.size());
-  for (const auto index : parameters) theta.push_back(parameter(index).tensor.detach());
-  plain_gradient_update(theta, gradients(parameters), scalars_of(options_of(parameters[0]), 1));
-}
-
-void AdaAct::update_parameter(std::size_t index) {
-  const auto& tensor = parameter(index).tensor;
-  const auto& options = options_of(index);
-  auto& state = state_of(index);
-  const bool observed = !state.moments().segments.empty();
-  auto& v = state.moments().ema;
-  if (v.defined()) v = following(v, tensor);
-  const bool has_features = observed && v.defined();
-  const auto rows = has_features ? tensor.size(0) : 1;
-  prepare_buffer(state.exp_avg(), tensor);
-  state.step(state.step() + 1);
-  auto [theta, m, g] = matrices_of(tensor, state, rows);
-  const auto step = scalars_of(options, state.step());
-  if (!has_features) {
-    adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
-  } else {
-    update_observed_rows(theta.matrix(), m, g, state.moments(), options, step);
-  }
-  theta.finish();
 }
 
 std::string AdaAct::why_observed(std::size_t index) const {
@@ -281,11 +335,11 @@ std::string AdaAct::why_observed(std::size_t index) const {
 
 torch::Tensor AdaAct::second_moment(const torch::Tensor& weight) const {
   const auto index = model().find(weight);
-  TORCH_CHECK(index != LayerMap::kNotFound && is_managed(index),
+  TORCH_CHECK(index && is_managed(*index),
               "AdaAct: second_moment() was given a tensor that is none of its parameters");
-  const auto* state = find_state(index);
+  const auto* state = find_state(*index);
   if (state == nullptr || !state->moments().ema.defined()) return {};
-  return unbiased(state->moments(), std::get<1>(options_of(index).betas()));
+  return unbiased(state->moments(), std::get<1>(options_of(*index).betas()));
 }
 
 }  // namespace adaact

@@ -1,12 +1,28 @@
 #pragma once
 
-#include <adaact/optim/adaact.h>
+#include <vector>
+
+#include "optim/adaact/plan.h"
 
 namespace adaact {
 
-/// ((Â + δI)ᵖ + εI)⁻¹, computed anew at the first and then every refresh_period-th observation of a
-/// segment, and otherwise the one given.
-torch::Tensor refreshed_preconditioner(const torch::Tensor& preconditioner,
-                                       const RowMoments& moments, const AdaActOptions& options);
+/// AdaAct with the full covariance of a layer's input in place of its diagonal. The host decides when its
+/// inverse power is computed anew; all that changes from step to step is sent to the device, so that
+/// apply() is the same work in every step.
+class FullCovariance {
+ public:
+  /// A_t of the layers that were observed, and its inverse power where it is due. Whatever fails leaves all
+  /// of them as they were.
+  static void move_covariances(std::vector<PlannedUpdate>& plan);
+
+  /// Makes M where there is none yet and sends the numbers of this step.
+  void prepare(std::vector<PlannedUpdate>& plan);
+  /// All memory that apply() reads and writes, but for gradients.
+  std::vector<const void*> memory(const std::vector<PlannedUpdate>& plan) const;
+  void apply(const std::vector<PlannedUpdate>& plan) const;
+
+ private:
+  torch::Tensor scalars_;  // (parameters with M, 3) float64, where they are
+};
 
 }  // namespace adaact

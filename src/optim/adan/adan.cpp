@@ -12,12 +12,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/global_norm.h"
+#include "kernels/global_norm_cuda.h"
 #include "optim/adan/adan_update.h"
 #include "optim/adan/adan_update_cuda.h"
 #include "optim/base/param_state.h"
 #include "optim/base/parameter_update.h"
 #include "optim/base/state_codec.h"
-#include "optim/device/global_norm_cuda.h"
+#include "optim/base/step_parts.h"
 
 namespace adaact {
 
@@ -66,33 +68,38 @@ const AdanOptions& Adan::options_of(std::size_t index) const {
   return static_cast<const AdanOptions&>(group_options(index));
 }
 
-#ifdef ADAACT_WITH_CUDA
+AdanNumbers Adan::numbers_of(std::size_t index, std::int64_t updates) const {
+  const auto& options = options_of(index);
+  const auto [beta1, beta2, beta3] = options.betas();
+  return {options.lr(),
+          beta1,
+          beta2,
+          beta3,
+          options.eps(),
+          options.weight_decay(),
+          options.max_grad_norm(),
+          options.proximal(),
+          static_cast<std::int32_t>(group_of(index)),
+          updates};
+}
 
-bool Adan::update_fused(const DeviceStep* step, std::int64_t counted) {
-  const auto indices = trained();
+/// All parameters in a few launches; false, and nothing has changed, where the kernels do not know one.
+bool Adan::apply_on_gpu(const std::vector<std::size_t>& indices) {
+  const auto [step, counted] = step_parts().numbers();
   std::vector<AdanParameter> updates;
   bool clips = false;
   for (const auto index : indices) {
     const auto& tensor = parameter(index).tensor;
-    const auto& options = options_of(index);
+    if (!tensor.is_cuda()) return false;
     const auto* known = find_param_state<AdanParamState>(state_, tensor);
     const auto theta = tensor.detach();
     const AdanParamState state = known ? *known : AdanParamState();
-    AdanParameter update;
-    update.tensors = {theta,
-                      laid_out_as(theta, tensor.grad(), tensor.scalar_type()),
-                      state_laid_out_as(theta, state.exp_avg()),
-                      state_laid_out_as(theta, state.exp_avg_diff()),
-                      state_laid_out_as(theta, state.exp_avg_sq()),
-                      state_laid_out_as(theta, state.previous_grad())};
-    update.lr = options.lr();
-    update.group = group_of(index);
-    std::tie(update.beta1, update.beta2, update.beta3) = options.betas();
-    update.eps = options.eps();
-    update.weight_decay = options.weight_decay();
-    update.proximal = options.proximal();
-    update.max_grad_norm = options.max_grad_norm();
-    update.updates = state.step() - counted;
+    AdanParameter update{
+        numbers_of(index, state.step() - counted),
+        {theta, laid_out_as(theta, tensor.grad(), tensor.scalar_type()),
+         state_laid_out_as(theta, state.exp_avg()), state_laid_out_as(theta, state.exp_avg_diff()),
+         state_laid_out_as(theta, state.exp_avg_sq()),
+         state_laid_out_as(theta, state.previous_grad())}};
     if (!can_update_cuda(update)) return false;
     clips = clips || std::isfinite(update.max_grad_norm);
     updates.push_back(std::move(update));
@@ -110,33 +117,33 @@ bool Adan::update_fused(const DeviceStep* step, std::int64_t counted) {
   return true;
 }
 
-void Adan::count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) {
-  for (const auto index : parameters) {
-    auto& state = get_or_make_param_state<AdanParamState>(state_, parameter(index).tensor);
-    state.step(state.step() + steps);
-  }
+void Adan::settle(std::int64_t steps) {
+  count_steps<AdanParamState>(state_, tensors(updated_), steps);
 }
 
-#endif
+void Adan::apply(const StepStatistics& /*statistics*/) {
+  auto indices = trained();
+  if (!indices.empty() && !apply_on_gpu(indices)) {
+    step_parts().check_seen_by_host("parameters on one GPU");
+    apply_plainly(indices);
+  }
+  updated_ = std::move(indices);
+}
 
-void Adan::update() {
-  const auto indices = trained();
+void Adan::apply_plainly(const std::vector<std::size_t>& indices) {
   const bool clips = std::any_of(indices.begin(), indices.end(), [this](std::size_t index) {
     return std::isfinite(options_of(index).max_grad_norm());
   });
   const auto norm = clips ? global_norm(gradients(indices)) : 0.0;
   for (const auto index : indices) {
     const auto& tensor = parameter(index).tensor;
-    const auto& options = options_of(index);
     auto& state = get_or_make_param_state<AdanParamState>(state_, tensor);
-    const auto [beta1, beta2, beta3] = options.betas();
-    const auto t = state.step() + 1;
-    AdanScalars step{options.lr(),      beta1, beta2, beta3, options.eps(), options.weight_decay(),
-                     options.proximal()};
-    step.correction1 = bias_correction(beta1, t);
-    step.correction2 = bias_correction(beta2, t);
-    step.correction3 = bias_correction(beta3, t);
-    step.gradient_scale = std::min(1.0, options.max_grad_norm() / (norm + options.eps()));
+    AdanScalars step{numbers_of(index, state.step())};
+    const auto t = step.updates + 1;
+    step.correction1 = bias_correction(step.beta1, t);
+    step.correction2 = bias_correction(step.beta2, t);
+    step.correction3 = bias_correction(step.beta3, t);
+    step.gradient_scale = std::min(1.0, step.max_grad_norm / (norm + step.eps));
     for (auto* buffer :
          {&state.exp_avg(), &state.exp_avg_diff(), &state.exp_avg_sq(), &state.previous_grad()}) {
       prepare_buffer(*buffer, tensor);
@@ -150,7 +157,6 @@ void Adan::update() {
                               flat(state.exp_avg_sq()), flat(state.previous_grad())};
     (tensor.device().is_cpu() ? adan_update_cpu : adan_update_reference)(tensors, step);
     theta.finish();
-    state.step(t);
   }
 }
 

@@ -5,43 +5,17 @@
 #include <ATen/Dispatch.h>
 
 #include "kernels/cpu_dispatch.h"
+#include "kernels/grain.h"
 #include "kernels/sum_dtype.h"
-#include "optim/base/parameter_update.h"
 
 namespace adaact {
 namespace {
-
-template <typename State>
-struct AdanLoopScalars {
-  explicit AdanLoopScalars(const AdanScalars& step)
-      : beta1(static_cast<State>(step.beta1)),
-        beta2(static_cast<State>(step.beta2)),
-        beta3(static_cast<State>(step.beta3)),
-        one_minus_beta1(static_cast<State>(1.0 - step.beta1)),
-        one_minus_beta2(static_cast<State>(1.0 - step.beta2)),
-        one_minus_beta3(static_cast<State>(1.0 - step.beta3)),
-        eps(static_cast<State>(step.eps)),
-        gradient_scale(static_cast<State>(step.gradient_scale)),
-        m_scale(static_cast<State>(1.0 / step.correction1)),
-        v_scale(static_cast<State>(step.beta2 / step.correction2)),
-        n_scale(static_cast<State>(1.0 / step.correction3)) {
-    const auto decay = step.lr * step.weight_decay;
-    theta_scale = static_cast<State>(step.proximal ? 1.0 / (1.0 + decay) : 1.0 - decay);
-    u_scale = static_cast<State>(step.proximal ? step.lr / (1.0 + decay) : step.lr);
-  }
-  State beta1, beta2, beta3;
-  // Not 1 − (rounded β): for β = 0.999 in float32 that is off by 1.3e-5 of itself.
-  State one_minus_beta1, one_minus_beta2, one_minus_beta3;
-  State eps, gradient_scale;
-  State m_scale, v_scale, n_scale;  // 1/bc₁, β₂/bc₂, 1/bc₃
-  State theta_scale, u_scale;       // θ ← theta_scale · θ − u_scale · u
-};
 
 template <typename Scalar, typename State>
 struct AdanLoop {
   static ADAACT_LOOP_BODY void run(Scalar* theta, const Scalar* grad, State* m, State* v, State* n,
                                    State* previous, std::int64_t count,
-                                   const AdanLoopScalars<State>* scalars) {
+                                   const AdanElementScalars<State>* scalars) {
     const auto s = *scalars;
     for (std::int64_t i = 0; i < count; ++i) {
       const State g = static_cast<State>(grad[i]) * s.gradient_scale;
@@ -85,7 +59,7 @@ void adan_update_cpu(const AdanTensors& tensors, const AdanScalars& step) {
         auto* v = tensors.v.data_ptr<State>();
         auto* n = tensors.n.data_ptr<State>();
         auto* previous = tensors.previous.data_ptr<State>();
-        const AdanLoopScalars<State> scalars(step);
+        const auto scalars = AdanElementScalars<State>::of(step);
         parallel_chunks(tensors.theta.numel(), [&](std::int64_t begin, std::int64_t end) {
           run_vectorized<AdanLoop<scalar_t, State>>(theta + begin, g + begin, m + begin, v + begin,
                                                     n + begin, previous + begin, end - begin,

@@ -19,57 +19,35 @@ using namespace many_tensors;
 using namespace update_kernels;
 
 template <typename Scalar>
-struct Update {
+struct Update : AdanNumbers {
   using State = SumOf<Scalar>;
   Scalar* theta;
   const Scalar* g;
   State *m, *v, *n, *previous;
   std::int64_t numel;
-  std::int64_t updates;
-  double lr, beta1, beta2, beta3, eps, weight_decay, max_grad_norm;
-  std::int32_t group;
-  bool proximal;
   bool aligned;
 };
 
 template <typename State>
-struct Scalars {
+struct Scalars : AdanElementScalars<State> {
   bool is_left_out, is_first;
-  State beta1, beta2, beta3, one_minus_beta1, one_minus_beta2, one_minus_beta3, eps;
-  State gradient_scale;
-  State m_scale, v_scale, n_scale;  // 1/bc₁, β₂/bc₂, 1/bc₃
-  State theta_scale, u_scale;       // θ ← theta_scale · θ − u_scale · u
 };
 
 /// For one warp, whose lanes compute one bias correction each.
 template <typename Scalar>
 __device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
                                              const StepView& step) {
-  using State = SumOf<Scalar>;
   const auto t = step.number_after(each.updates);
   const auto beta = threadIdx.x == 0 ? each.beta1 : threadIdx.x == 1 ? each.beta2 : each.beta3;
   const auto correction = bias_correction(beta, t);
   const auto correction_of = [&](int lane) { return __shfl_sync(0xffffffffU, correction, lane); };
-  const auto lr = step.rate(each.lr, each.group);
-  const auto decay = lr * each.weight_decay;
-  Scalars<State> s;
-  s.is_left_out = step.is_left_out();
-  s.is_first = t == 1;
-  s.beta1 = static_cast<State>(each.beta1);
-  s.beta2 = static_cast<State>(each.beta2);
-  s.beta3 = static_cast<State>(each.beta3);
-  s.one_minus_beta1 = static_cast<State>(1.0 - each.beta1);
-  s.one_minus_beta2 = static_cast<State>(1.0 - each.beta2);
-  s.one_minus_beta3 = static_cast<State>(1.0 - each.beta3);
-  s.eps = static_cast<State>(each.eps);
-  s.gradient_scale = static_cast<State>(
-      norm != nullptr ? fmin(1.0, each.max_grad_norm / (*norm + each.eps)) : 1.0);
-  s.m_scale = static_cast<State>(1.0 / correction_of(0));
-  s.v_scale = static_cast<State>(each.beta2 / correction_of(1));
-  s.n_scale = static_cast<State>(1.0 / correction_of(2));
-  s.theta_scale = static_cast<State>(each.proximal ? 1.0 / (1.0 + decay) : 1.0 - decay);
-  s.u_scale = static_cast<State>(each.proximal ? lr / (1.0 + decay) : lr);
-  return s;
+  AdanScalars s{each};
+  s.lr = step.rate(each.lr, each.group);
+  s.correction1 = correction_of(0);
+  s.correction2 = correction_of(1);
+  s.correction3 = correction_of(2);
+  if (norm != nullptr) s.gradient_scale = fmin(1.0, each.max_grad_norm / (*norm + each.eps));
+  return {AdanElementScalars<SumOf<Scalar>>::of(s), step.is_left_out(), t == 1};
 }
 
 template <typename Scalar, typename List>
@@ -122,6 +100,7 @@ Update<Scalar> describe(const AdanParameter& parameter) {
   using State = SumOf<Scalar>;
   const auto& [theta, g, m, v, n, previous] = parameter.tensors;
   Update<Scalar> each{};
+  static_cast<AdanNumbers&>(each) = parameter;
   each.theta = theta.data_ptr<Scalar>();
   each.g = g.data_ptr<Scalar>();
   each.m = m.data_ptr<State>();
@@ -129,16 +108,6 @@ Update<Scalar> describe(const AdanParameter& parameter) {
   each.n = n.data_ptr<State>();
   each.previous = previous.data_ptr<State>();
   each.numel = theta.numel();
-  each.updates = parameter.updates;
-  each.lr = parameter.lr;
-  each.beta1 = parameter.beta1;
-  each.beta2 = parameter.beta2;
-  each.beta3 = parameter.beta3;
-  each.eps = parameter.eps;
-  each.weight_decay = parameter.weight_decay;
-  each.max_grad_norm = parameter.max_grad_norm;
-  each.group = static_cast<std::int32_t>(parameter.group);
-  each.proximal = parameter.proximal;
   each.aligned = aligned_for_runs<16 / sizeof(State)>(each.theta, each.g, each.m, each.v, each.n,
                                                       each.previous);
   return each;
@@ -160,31 +129,22 @@ bool can_update_cuda(const AdanParameter& parameter) {
 
 void adan_update_cuda(const std::vector<AdanParameter>& parameters,
                       const torch::Tensor& gradient_norm, const DeviceStep* step) {
-  const auto clips = std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
-    return std::isfinite(parameter.max_grad_norm);
-  });
-  TORCH_CHECK(!clips || gradient_norm.defined(),
-              "adan_update_cuda: the gradients' norm is missing");
   const StepView view(step);
-  for (const auto& kind : by_kind(parameters)) {
-    const c10::cuda::CUDAGuard device(kind.device);
-    torch::Tensor norm;
-    if (clips) norm = gradient_norm.to(kind.device);
-    const auto* norm_data = clips ? norm.data_ptr<double>() : nullptr;
+  update_by_kind(parameters, gradient_norm, [&](const auto& kind, const double* norm) {
     AT_DISPATCH_FLOATING_TYPES_AND2(
         torch::kHalf, torch::kBFloat16, kind.dtype, "adan_update_cuda", [&] {
           std::vector<Update<scalar_t>> updates;
-          for (const auto* parameter : kind.parameters)
+          for (const auto* parameter : kind.parameters) {
             updates.push_back(describe<scalar_t>(*parameter));
+          }
           const auto chunks = chunking_of(updates);
           launch_chunks(updates, chunks, [&](const auto& list, unsigned blocks) {
             update_parameters<scalar_t><<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
-                list, chunks.size, norm_data, view);
+                list, chunks.size, norm, view);
             C10_CUDA_KERNEL_LAUNCH_CHECK();
           });
         });
-  }
-  bump_versions(parameters);
+  });
 }
 
 }  // namespace adaact

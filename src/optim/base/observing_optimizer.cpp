@@ -53,7 +53,7 @@ void ObservingOptimizer::start_observing(std::shared_ptr<Listener> listener) {
 ObservationPause ObservingOptimizer::pause_observation() const { return observer_->pause(); }
 
 void ObservingOptimizer::discard_observations() {
-  drop_observations();
+  clear_observations();
   observer_->discard_failure();
 }
 
@@ -64,7 +64,7 @@ void ObservingOptimizer::observe(const torch::Tensor& weight, const torch::Tenso
   observer_->observe(weight, input, geometry, output);
 }
 
-std::size_t ObservingOptimizer::joint_bias(std::size_t weight) const {
+std::optional<std::size_t> ObservingOptimizer::joint_bias(std::size_t weight) const {
   for (const auto bias : parameter(weight).biases) {
     const auto& tensor = parameter(bias).tensor;
     if (is_managed(bias) && tensor.requires_grad() &&
@@ -72,18 +72,17 @@ std::size_t ObservingOptimizer::joint_bias(std::size_t weight) const {
       return bias;
     }
   }
-  return LayerMap::kNotFound;
+  return std::nullopt;
 }
 
-void ObservingOptimizer::on_closure_failed() { discard_observations(); }
-
-void ObservingOptimizer::on_step_begin() {
-  take_observations();
+std::shared_ptr<const StepStatistics> ObservingOptimizer::measure() {
+  auto statistics = take_observations();
   observer_->rethrow_failure();
+  return statistics;
 }
 
-void ObservingOptimizer::on_step_end() {
-  if (!std::exchange(first_step_done_, true)) warn_about_unseen_layers();
+void ObservingOptimizer::settle(std::int64_t steps) {
+  if (steps > 0 && !std::exchange(first_step_done_, true)) warn_about_unseen_layers();
 }
 
 void ObservingOptimizer::on_state_loaded() {

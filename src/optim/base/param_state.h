@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <torch/optim/optimizer.h>
 
@@ -34,6 +36,16 @@ template <typename State, typename StateMap>
 const State* find_param_state(const StateMap& states, const torch::Tensor& parameter) {
   const auto found = states.find(param_state_key<StateMap>(parameter));
   return found == states.end() ? nullptr : static_cast<const State*>(found->second.get());
+}
+
+/// These parameters have taken so many further steps.
+template <typename State, typename StateMap>
+void count_steps(StateMap& states, const std::vector<torch::Tensor>& parameters,
+                 std::int64_t steps) {
+  for (const auto& parameter : parameters) {
+    auto& state = get_or_make_param_state<State>(states, parameter);
+    state.step(state.step() + steps);
+  }
 }
 
 }  // namespace adaact

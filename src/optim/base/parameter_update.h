@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <torch/types.h>
 
-#include "kernels/grain.h"
+#include "kernels/memory_layout.h"
 #include "kernels/sum_dtype.h"
 
 namespace adaact {
@@ -80,27 +79,6 @@ inline bool are_on_one_device(const std::vector<torch::Tensor>& tensors) {
   });
 }
 
-/// Whether two tensors of one shape have their elements in the same order in memory. The stride of a
-/// dimension of size 1 says nothing: cuDNN gives the gradient of a 1×1 kernel another one.
-inline bool are_laid_out_alike(const torch::Tensor& left, const torch::Tensor& right) {
-  for (std::int64_t dim = 0; dim < left.dim(); ++dim) {
-    if (left.size(dim) != 1 && left.stride(dim) != right.stride(dim)) return false;
-  }
-  return true;
-}
-
-/// A tensor of the parameter's shape, laid out as the parameter is: itself where it is so already.
-inline torch::Tensor laid_out_as(const torch::Tensor& parameter, const torch::Tensor& tensor,
-                                 torch::ScalarType dtype) {
-  if (are_laid_out_alike(tensor, parameter) && tensor.scalar_type() == dtype &&
-      tensor.device() == parameter.device()) {
-    return tensor.as_strided(parameter.sizes(), parameter.strides());
-  }
-  return torch::empty_strided(parameter.sizes(), parameter.strides(),
-                              parameter.options().dtype(dtype).requires_grad(false))
-      .copy_(tensor);
-}
-
 /// State of the parameter's shape, laid out as it is: zeros before its first use.
 inline torch::Tensor state_laid_out_as(const torch::Tensor& parameter, const torch::Tensor& state,
                                        torch::ScalarType dtype) {
@@ -111,28 +89,6 @@ inline torch::Tensor state_laid_out_as(const torch::Tensor& parameter, const tor
 }
 inline torch::Tensor state_laid_out_as(const torch::Tensor& parameter, const torch::Tensor& state) {
   return state_laid_out_as(parameter, state, sum_dtype(parameter));
-}
-
-inline torch::Tensor norm_of(const torch::Tensor& tensor) {
-  return at::linalg_vector_norm(tensor, 2, at::OptionalIntArrayRef(), /*keepdim=*/false,
-                                sum_dtype(tensor));
-}
-
-/// The norm of all tensors together.
-inline double global_norm(const std::vector<torch::Tensor>& tensors) {
-  if (tensors.empty()) return 0.0;
-  std::vector<torch::Tensor> norms;
-  norms.reserve(tensors.size());
-  for (const auto& tensor : tensors) {
-    norms.push_back(norm_of(tensor).to(tensors[0].device(), torch::kFloat64));
-  }
-  return torch::stack(norms).norm().item<double>();
-}
-
-/// Runs a loop over parts of [0, count) on all threads.
-template <typename Loop>
-void parallel_chunks(std::int64_t count, Loop&& loop) {
-  at::parallel_for(0, count, kGrain, loop);
 }
 
 }  // namespace adaact

@@ -54,9 +54,9 @@ std::int64_t counter_from(const torch::Tensor& tensor, const std::string& entry,
 std::size_t index_in_model(const LayerMap& model, const torch::Tensor& parameter,
                            const std::string& optimizer) {
   const auto index = model.find(parameter);
-  TORCH_CHECK(index != LayerMap::kNotFound, optimizer, ": a parameter of shape ", parameter.sizes(),
+  TORCH_CHECK(index, optimizer, ": a parameter of shape ", parameter.sizes(),
               " in a group is no parameter of the model");
-  return index;
+  return *index;
 }
 
 void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
@@ -77,7 +77,7 @@ OptimizerState export_named_state(const torch::optim::Optimizer& optimizer, cons
     saved_group.options = codec.to_json(group.options());
     saved_group.parameters = names_of(group, model, codec.optimizer());
     for (const auto& tensor : group.params()) {
-      const auto& name = model.parameters()[model.find(tensor)].name;
+      const auto& name = model.parameters()[*model.find(tensor)].name;
       exported.shapes[name] = tensor.sizes().vec();
       const auto* state =
           find_param_state<torch::optim::OptimizerParamState>(optimizer.state(), tensor);
@@ -108,7 +108,7 @@ void import_named_state(torch::optim::Optimizer& optimizer, const LayerMap& mode
     options.push_back(codec.options_from(saved_group->options));
     check_same_policy(codec, *options.back(), *options.front());
     for (const auto& tensor : group.params()) {
-      const auto& parameter = model.parameters()[model.find(tensor)];
+      const auto& parameter = model.parameters()[*model.find(tensor)];
       const auto entries = saved.entries.find(parameter.name);
       if (entries == saved.entries.end()) continue;
       states[param_state_key<States>(tensor)] =

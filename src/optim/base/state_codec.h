@@ -179,7 +179,8 @@ void import_named_state(torch::optim::Optimizer& optimizer, const LayerMap& mode
                         const StateCodec& codec, const OptimizerState& saved,
                         const std::string& source);
 
-/// The counter of steps that were not taken for a gradient that is not finite.
+/// The counters of steps that were taken, and of those that were not because something was not finite.
+inline constexpr char kSteps[] = "steps";
 inline constexpr char kSkippedSteps[] = "skipped_steps";
 
 std::int64_t counter_of(const OptimizerState& state, const std::string& counter,

@@ -1,28 +1,24 @@
 #include "optim/device/device_session.h"
 
+#include <algorithm>
 #include <utility>
 
-#ifdef ADAACT_WITH_CUDA
-
 namespace adaact {
-namespace {
 
-torch::Device gpu_of(const torch::optim::Optimizer& optimizer) {
-  for (const auto& group : optimizer.param_groups()) {
-    if (group.params().empty()) continue;
-    const auto device = group.params().front().device();
-    TORCH_CHECK(device.is_cuda(), "adaact: steps on a device were asked for parameters on ", device,
-                ", expected a GPU");
-    return device;
-  }
-  TORCH_CHECK(false, "adaact: steps on a device were asked of an optimizer without parameters");
+bool DeviceSession::can_check(const std::vector<torch::Tensor>& tensors) {
+  return !tensors.empty() &&
+         std::all_of(tensors.begin(), tensors.end(), [&](const torch::Tensor& tensor) {
+           return tensor.is_cuda() && tensor.device() == tensors[0].device() &&
+                  tensor.is_floating_point();
+         });
 }
 
-}  // namespace
+DeviceSession::DeviceSession(std::int64_t groups, torch::Device device)
+    : step_(make_device_step(groups, device)) {}
 
-DeviceSession::DeviceSession(const torch::optim::Optimizer& optimizer)
-    : step_(make_device_step(static_cast<std::int64_t>(optimizer.param_groups().size()),
-                             gpu_of(optimizer))) {}
+bool DeviceSession::is_for(std::int64_t groups, torch::Device device) const {
+  return step_.lr.numel() == groups && step_.lr.device() == device;
+}
 
 void DeviceSession::send_learning_rates(const torch::optim::Optimizer& optimizer) {
   std::vector<double> rates;
@@ -37,32 +33,30 @@ void DeviceSession::send_learning_rates(const torch::optim::Optimizer& optimizer
   sent_rates_ = std::move(rates);
 }
 
-void DeviceSession::begin(const std::vector<std::pair<torch::Tensor, std::string>>& checked) {
-  std::vector<torch::Tensor> tensors;
-  std::vector<std::string> complaints;
-  for (const auto& [tensor, complaint] : checked) {
-    tensors.push_back(tensor);
-    complaints.push_back(complaint);
-  }
-  TORCH_CHECK(complaints_.empty() || complaints == complaints_,
-              "adaact: this step on the device has other gradients or observations than the first "
-              "one, expected the same in all");
-  complaints_ = std::move(complaints);
+void DeviceSession::begin(const std::vector<torch::Tensor>& checked) {
   begin_step_cuda(step_);
-  check_finite_cuda(tensors, /*first_index=*/0, step_);
+  check_finite_cuda(checked, /*first_index=*/0, step_);
+}
+
+std::optional<std::size_t> DeviceSession::culprit() const {
+  const auto culprit = step_.culprit.item<std::int64_t>();
+  if (culprit == kNoCulprit) return std::nullopt;
+  return static_cast<std::size_t>(culprit);
 }
 
 void DeviceSession::end() { end_step_cuda(step_); }
 
 DeviceSession::News DeviceSession::read() {
   const auto counts = read_counts(step_);
-  News news{counts.accepted - accepted_, counts.rejected - rejected_, {}};
-  accepted_ = counts.accepted;
-  rejected_ = counts.rejected;
-  if (news.rejected > 0) news.complaint = complaints_.at(static_cast<std::size_t>(counts.culprit));
+  News news;
+  news.accepted = counts.accepted - std::exchange(accepted_, counts.accepted);
+  news.rejected = counts.rejected;
+  if (news.rejected > 0) {
+    news.culprit = static_cast<std::size_t>(counts.culprit);
+    step_.rejected.zero_();
+    step_.culprit.fill_(kNoCulprit);
+  }
   return news;
 }
 
 }  // namespace adaact
-
-#endif

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
@@ -11,34 +11,37 @@
 
 namespace adaact {
 
-/// How an error about a rejected step ends.
-inline constexpr char kNothingChanged[] = "and nothing has changed";
-inline constexpr char kLaterStepsTaken[] =
-    "and changed nothing, but those enqueued after it were taken";
-
-/// Steps of one optimizer on a GPU that the host does not look at one by one. Only in builds with CUDA.
+/// Steps of one optimizer on a GPU.
 class DeviceSession {
  public:
   /// What has happened since it was last asked.
   struct News {
     std::int64_t accepted = 0;
     std::int64_t rejected = 0;
-    std::string complaint;  // about the first rejected step of the session
+    std::size_t culprit = 0;  // of the first rejected step, among what begin() was given
   };
 
-  explicit DeviceSession(const torch::optim::Optimizer& optimizer);
+  /// Whether there are tensors, and all are numbers on one GPU.
+  static bool can_check(const std::vector<torch::Tensor>& tensors);
 
-  /// Where they differ from those it has.
+  DeviceSession(std::int64_t groups, torch::Device device);
+  bool is_for(std::int64_t groups, torch::Device device) const;
+
+  /// Sends those that differ from what the device has.
   void send_learning_rates(const torch::optim::Optimizer& optimizer);
 
-  /// Begins a step, which takes place only if these are finite; each with what to say otherwise. They
-  /// must be the same in every step, for there is one count for all.
-  void begin(const std::vector<std::pair<torch::Tensor, std::string>>& checked);
+  /// Begins a step, which is a finite one if these are.
+  void begin(const std::vector<torch::Tensor>& checked);
+  /// Waits for the device: which of them is not finite.
+  std::optional<std::size_t> culprit() const;
+  /// Has the device count the step.
   void end();
 
-  const DeviceStep& step() const { return step_; }
-  /// The accepted steps that were in the news already.
-  std::int64_t counted() const { return accepted_; }
+  const DeviceStep& step() const noexcept { return step_; }
+  /// The accepted steps that the host has counted already.
+  std::int64_t counted() const noexcept { return accepted_; }
+  /// The host knows of one more step that the device has accepted or is about to.
+  void count_accepted() noexcept { ++accepted_; }
 
   /// Waits for the device.
   News read();
@@ -47,8 +50,6 @@ class DeviceSession {
   DeviceStep step_;
   std::vector<double> sent_rates_;
   std::int64_t accepted_ = 0;
-  std::int64_t rejected_ = 0;
-  std::vector<std::string> complaints_;  // by the number under which a culprit is known
 };
 
 }  // namespace adaact

@@ -3,7 +3,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "optim/device/flat_values.cuh"
+#include "kernels/flat_values.cuh"
 
 namespace adaact {
 namespace {
@@ -26,7 +26,10 @@ struct Counters {
   long long* culprit;
 };
 
-__global__ void clear_bad(const Counters counters) { *counters.bad = 0; }
+__global__ void begin_step(const Counters counters) {
+  *counters.bad = 0;
+  if (*counters.rejected == 0) *counters.culprit = kNoCulprit;
+}
 
 __global__ void count_step(const Counters counters) {
   ++*(*counters.bad != 0 ? counters.rejected : counters.accepted);
@@ -52,25 +55,25 @@ __global__ void __launch_bounds__(kThreads)
 
 DeviceStep make_device_step(std::int64_t groups, torch::Device device) {
   const auto on_device = torch::TensorOptions().device(device);
-  const auto counter = [&] { return torch::zeros({1}, on_device.dtype(torch::kInt64)); };
   DeviceStep step;
   step.lr = torch::zeros({groups}, on_device.dtype(torch::kFloat64));
-  step.accepted = counter();
-  step.rejected = counter();
+  step.counts = torch::zeros({3}, on_device.dtype(torch::kInt64));
+  step.accepted = step.counts.narrow(0, 0, 1);
+  step.rejected = step.counts.narrow(0, 1, 1);
+  step.culprit = step.counts.narrow(0, 2, 1).fill_(kNoCulprit);
   step.bad = torch::zeros({1}, on_device.dtype(torch::kInt32));
-  step.culprit = counter().fill_(kNoCulprit);
   return step;
 }
 
 StepCounts read_counts(const DeviceStep& step) {
-  const auto counts = torch::cat({step.accepted, step.rejected, step.culprit}).cpu();
+  const auto counts = step.counts.cpu();
   const auto* values = counts.data_ptr<std::int64_t>();
   return {values[0], values[1], values[2]};
 }
 
 void begin_step_cuda(const DeviceStep& step) {
   const c10::cuda::CUDAGuard device(step.bad.device());
-  clear_bad<<<1, 1, 0, at::cuda::getCurrentCUDAStream()>>>(Counters(step));
+  begin_step<<<1, 1, 0, at::cuda::getCurrentCUDAStream()>>>(Counters(step));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

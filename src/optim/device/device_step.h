@@ -14,10 +14,11 @@ namespace adaact {
 /// was 0. They add `accepted`, and do nothing while `bad` is set.
 struct DeviceStep {
   torch::Tensor lr;        // (groups) float64: η of each parameter group
-  torch::Tensor accepted;  // (1) int64: steps taken since the host's counts were read
-  torch::Tensor rejected;  // (1) int64: steps left out because something was not finite
   torch::Tensor bad;       // (1) int32: set as soon as something in this step is not finite
-  torch::Tensor culprit;   // (1) int64: smallest index found in the first rejected step
+  torch::Tensor counts;    // (3) int64: the three that follow, which are views of it
+  torch::Tensor accepted;  // (1) steps taken since the host's counts were read
+  torch::Tensor rejected;  // (1) steps left out because something was not finite
+  torch::Tensor culprit;   // (1) smallest index found in the first of these, or else in this step
 };
 
 constexpr std::int64_t kNoCulprit = std::numeric_limits<std::int64_t>::max();

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <vector>
 
+#include <c10/cuda/CUDAGuard.h>
 #include <torch/types.h>
 
+#include "kernels/memory_layout.h"
 #include "optim/device/device_step.h"
 
 namespace adaact::update_kernels {
@@ -48,10 +50,7 @@ inline bool same_order(const torch::Tensor& one, const torch::Tensor& other) {
       !other.is_non_overlapping_and_dense()) {
     return false;
   }
-  for (std::int64_t dim = 0; dim < one.dim(); ++dim) {
-    if (one.size(dim) > 1 && one.stride(dim) != other.stride(dim)) return false;
-  }
-  return true;
+  return are_laid_out_alike(one, other);
 }
 
 /// True if the tensor is strided memory on θ's device, in θ's order.
@@ -94,6 +93,23 @@ void bump_versions(const std::vector<Parameter>& parameters) {
   for (const auto& parameter : parameters) {
     parameter.tensors.theta.unsafeGetTensorImpl()->bump_version();
   }
+}
+
+/// Calls update(kind, norm) for each kind with its device as the current one. The norm of all gradients, as
+/// global_norm_cuda gives it, is null where no parameter has a max_grad_norm.
+template <typename Parameter, typename Update>
+void update_by_kind(const std::vector<Parameter>& parameters, const torch::Tensor& gradient_norm,
+                    const Update& update) {
+  const auto clips = std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
+    return std::isfinite(parameter.max_grad_norm);
+  });
+  TORCH_CHECK(!clips || gradient_norm.defined(), "a max_grad_norm needs the norm of all gradients");
+  for (const auto& kind : by_kind(parameters)) {
+    const c10::cuda::CUDAGuard device(kind.device);
+    const auto norm = clips ? gradient_norm.to(kind.device) : torch::Tensor();
+    update(kind, clips ? norm.template data_ptr<double>() : nullptr);
+  }
+  bump_versions(parameters);
 }
 
 }  // namespace adaact::update_kernels

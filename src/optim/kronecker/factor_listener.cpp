@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "optim/base/observed_features.h"
+#include "observe/observed_features.h"
 
 namespace adaact {
 namespace {
@@ -110,11 +110,6 @@ void FactorListener::on_output_gradient(const LayerUse& use, const torch::Tensor
 std::vector<FactorSums> FactorListener::take() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(sums_, {});
-}
-
-void FactorListener::give(std::vector<FactorSums> sums) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  sums_ = std::move(sums);
 }
 
 std::int64_t FactorListener::excessive_size(std::size_t weight) const {

@@ -43,8 +43,6 @@ class FactorListener : public Listener {
 
   /// Hands over what has been added up and starts anew.
   std::vector<FactorSums> take();
-  /// In place of what has been added up.
-  void give(std::vector<FactorSums> sums);
 
   /// The larger of a weight's two factors where it exceeded the limit; 0 where none did.
   std::int64_t excessive_size(std::size_t weight) const;

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "optim/base/all_finite.h"
 #include "optim/base/param_state.h"
 #include "optim/base/parameter_update.h"
+#include "optim/base/step_parts.h"
 #include "optim/kronecker/factor_listener.h"
 #include "optim/kronecker/kronecker_factors.h"
 
@@ -31,13 +32,16 @@ struct FactoredOptimizer::Internals {
   explicit Internals(const LayerMap& model) : listener(std::make_shared<FactorListener>(model)) {}
 
   std::shared_ptr<FactorListener> listener;
-  std::vector<FactorSums> sums;           // of the step being taken
-  std::vector<std::size_t> joint_biases;  // per parameter; kNotFound: none
-  std::set<std::size_t> logged;           // weights whose factors are known to be too large
+  std::vector<std::optional<std::size_t>> joint_biases;  // per parameter of the model
+  std::set<std::size_t> logged;  // weights whose factors are known to be too large
   std::map<Place, Rate> rates;
 };
 
 namespace {
+
+struct ObservedFactors : StepStatistics {
+  std::vector<FactorSums> sums;
+};
 
 /// Moves factors to where their weight went with model->to(…).
 void follow(KroneckerFactors& factors, const torch::Tensor& weight) {
@@ -77,6 +81,9 @@ FactoredOptimizer::FactoredOptimizer(LayerMap its_model,
     : ObservingOptimizer(std::move(its_model), std::move(defaults), codec),
       internals_(std::make_unique<Internals>(model())) {
   start_observing(internals_->listener);
+  step_parts().set_host_work(HostWork::Decides);
+  step_parts().set_layers_to_observe(
+      [listener = internals_->listener] { return listener->measured_layers(); });  // those due
 }
 
 FactoredOptimizer::FactoredOptimizer(FactoredOptimizer&&) noexcept = default;
@@ -96,7 +103,7 @@ const std::vector<KroneckerFactors>* FactoredOptimizer::find_factors(std::size_t
 }
 
 void FactoredOptimizer::on_groups_indexed() {
-  internals_->joint_biases.assign(model().parameters().size(), LayerMap::kNotFound);
+  internals_->joint_biases.assign(model().parameters().size(), std::nullopt);
   for (const auto index : managed()) {
     if (parameter(index).tensor.dim() >= 2) internals_->joint_biases[index] = joint_bias(index);
   }
@@ -109,43 +116,56 @@ void FactoredOptimizer::choose_what_to_measure() {
     const auto settings = settings_of(index);
     auto& layer = layers[index];
     layer.measured = steps() % settings.covariance_period == 0 || find_factors(index) == nullptr;
-    layer.with_bias = internals_->joint_biases[index] != LayerMap::kNotFound;
+    layer.with_bias = internals_->joint_biases[index].has_value();
     layer.with_gradients = settings.with_gradients;
     layer.max_size = settings.max_factor_size;
   }
   internals_->listener->set_layers(std::move(layers));
 }
 
-void FactoredOptimizer::take_observations() { internals_->sums = internals_->listener->take(); }
-
-std::function<void()> FactoredOptimizer::take_for_replay() {
-  const auto listener = internals_->listener;
-  return [listener, sums = listener->take()] { listener->give(sums); };
-}
-
-std::vector<bool> FactoredOptimizer::layers_to_observe() const {
-  return internals_->listener->measured_layers();
-}
-
-std::vector<NamedOptimizer::Checked> FactoredOptimizer::checked() const {
-  std::vector<Checked> all;
-  for (const auto& sums : internals_->sums) {
-    const auto layer = "the layer with weight '" + parameter(sums.weight).name + "' is not finite";
-    all.emplace_back(sums.inputs.sum, "the input of " + layer);
+std::shared_ptr<const StepStatistics> FactoredOptimizer::take_observations() {
+  auto observed = std::make_shared<ObservedFactors>();
+  observed->sums = internals_->listener->take();
+  for (const auto& sums : observed->sums) {
+    observed->checked.push_back(
+        {sums.inputs.sum, "the input of the layer with weight", sums.weight});
     if (sums.gradients.sum.defined()) {
-      all.emplace_back(sums.gradients.sum, "the output gradient of " + layer);
+      observed->checked.push_back(
+          {sums.gradients.sum, "the output gradient of the layer with weight", sums.weight});
     }
   }
-  return all;
+  return observed;
 }
 
-std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factors() {
+void FactoredOptimizer::clear_observations() { internals_->listener->take(); }
+
+void FactoredOptimizer::decide(const StepStatistics& statistics) {
+  take_over(next_factors(statistics));
+  prepare_buffers();
+  set_rates();
+  step_parts().works_on(memory_of_update());
+}
+
+void FactoredOptimizer::apply(const StepStatistics& /*statistics*/) {
+  auto gradients = preconditioned_gradients();
+  clip(gradients);
+  move_parameters(gradients);
+}
+
+void FactoredOptimizer::settle(std::int64_t steps) {
+  choose_what_to_measure();
+  log_factors_too_large();
+  ObservingOptimizer::settle(steps);
+}
+
+std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factors(
+    const StepStatistics& statistics) const {
   std::map<std::size_t, std::vector<FactorSums>> by_weight;
-  for (auto& sums : std::exchange(internals_->sums, {})) {
+  for (const auto& sums : static_cast<const ObservedFactors&>(statistics).sums) {
     if (!is_managed(sums.weight)) continue;
     // No backward pass has come through here.
     if (settings_of(sums.weight).with_gradients && !sums.gradients.sum.defined()) continue;
-    by_weight[sums.weight].push_back(std::move(sums));
+    by_weight[sums.weight].push_back(sums);
   }
   std::map<std::size_t, Factors> next;
   for (const auto weight : managed()) {
@@ -209,7 +229,6 @@ std::vector<const void*> FactoredOptimizer::memory_of_update() const {
     const auto& tensor = parameter(index).tensor;
     const auto place = Internals::place_of(group_of(index), tensor);
     add(tensor);
-    add(tensor.grad());
     add(internals_->rates.at(place).on_device);
     const auto* state = find_state(index);
     if (state == nullptr) continue;
@@ -231,11 +250,11 @@ std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients
     const auto n = tensor.numel() / tensor.size(0);
     const auto state_dtype = sum_dtype(tensor);
     const auto bias = internals_->joint_biases[weight];
-    const bool with_bias = bias != LayerMap::kNotFound && is_trained(bias);
+    const bool with_bias = bias && is_trained(*bias);
     auto g = gradient_of(tensor).to(state_dtype).view({tensor.size(0), n});
     if (with_bias || most_columns(factors) > n) {
       const auto column = with_bias
-                              ? gradient_of(parameter(bias).tensor).to(state_dtype).view({-1, 1})
+                              ? gradient_of(parameter(*bias).tensor).to(state_dtype).view({-1, 1})
                               : torch::zeros({tensor.size(0), 1}, g.options());
       g = torch::cat({g, column}, 1);  // (rows, n + 1)
     }
@@ -255,7 +274,7 @@ std::map<std::size_t, torch::Tensor> FactoredOptimizer::preconditioned_gradients
       }
     }
     result[weight] = v.narrow(1, 0, n).reshape(tensor.sizes());
-    if (with_bias) result[bias] = v.select(1, n).reshape(parameter(bias).tensor.sizes());
+    if (with_bias) result[*bias] = v.select(1, n).reshape(parameter(*bias).tensor.sizes());
   }
   return result;
 }
@@ -295,20 +314,9 @@ void FactoredOptimizer::clip(std::map<std::size_t, torch::Tensor>& preconditione
   }
 }
 
-void FactoredOptimizer::update() {
-  take_over(next_factors());
-  prepare_buffers();
-  set_rates();
-  const auto work = [this] {
-    auto gradients = preconditioned_gradients();
-    clip(gradients);
-    apply(gradients);
-  };
-  run_update(work, memory_of_update());
-}
-
 /// All parameters of a group at once, which on a GPU saves launches.
-void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& preconditioned) const {
+void FactoredOptimizer::move_parameters(
+    const std::map<std::size_t, torch::Tensor>& preconditioned) const {
   struct Update {
     FactorSettings settings;
     torch::Tensor rate;  // η, in the precision of sums
@@ -349,12 +357,6 @@ void FactoredOptimizer::apply(const std::map<std::size_t, torch::Tensor>& precon
       if (!group.old[i].is_same(group.theta[i])) group.theta[i].copy_(group.old[i]);
     }
   }
-}
-
-void FactoredOptimizer::on_step_end() {
-  choose_what_to_measure();
-  log_factors_too_large();
-  ObservingOptimizer::on_step_end();
 }
 
 void FactoredOptimizer::log_factors_too_large() {

@@ -14,7 +14,7 @@
 
 #include <utility>
 
-#include "optim/base/symmetric_eigen.h"
+#include "moments/symmetric_eigen.h"
 #include "optim/kronecker/factored_codec.h"
 #include "optim/kronecker/kronecker_factors.h"
 

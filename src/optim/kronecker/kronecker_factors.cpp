@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "optim/base/symmetric_eigen.h"
+#include "moments/symmetric_eigen.h"
 
 namespace adaact {
 namespace {

@@ -9,10 +9,12 @@
 
 #include <utility>
 
+#include "kernels/global_norm.h"
+#include "kernels/global_norm_cuda.h"
 #include "optim/base/param_state.h"
 #include "optim/base/parameter_update.h"
 #include "optim/base/state_codec.h"
-#include "optim/device/global_norm_cuda.h"
+#include "optim/base/step_parts.h"
 #include "optim/lamb/lamb_update.h"
 #include "optim/lamb/lamb_update_cuda.h"
 
@@ -58,32 +60,37 @@ Lamb::Lamb(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_
   add_param_groups(std::move(param_groups));
 }
 
-#ifdef ADAACT_WITH_CUDA
+LambNumbers Lamb::numbers_of(std::size_t index, std::int64_t updates) const {
+  const auto& options = static_cast<const LambOptions&>(group_options(index));
+  const auto [beta1, beta2] = options.betas();
+  const bool adapts = options.weight_decay() != 0.0 || options.always_adapt();
+  return {options.lr(),
+          beta1,
+          beta2,
+          options.eps(),
+          options.weight_decay(),
+          options.max_grad_norm(),
+          adapts,
+          options.trust_clip(),
+          static_cast<std::int32_t>(group_of(index)),
+          updates};
+}
 
-/// All parameters in a few launches on a GPU; false where the kernels do not know one of them.
-bool Lamb::update_fused(const DeviceStep* step, std::int64_t counted) {
-  const auto indices = trained();
+/// All parameters in a few launches; false, and nothing has changed, where the kernels do not know one.
+bool Lamb::apply_on_gpu(const std::vector<std::size_t>& indices) {
+  const auto [step, counted] = step_parts().numbers();
   std::vector<LambParameter> updates;
   bool clips = false;
   for (const auto index : indices) {
     const auto& tensor = parameter(index).tensor;
-    const auto& options = static_cast<const LambOptions&>(group_options(index));
+    if (!tensor.is_cuda()) return false;
     const auto* known = find_param_state<LambParamState>(state_, tensor);
     const auto theta = tensor.detach();
     const LambParamState state = known ? *known : LambParamState();
-    LambParameter update;
-    update.tensors = {theta, laid_out_as(theta, tensor.grad(), tensor.scalar_type()),
-                      state_laid_out_as(theta, state.exp_avg()),
-                      state_laid_out_as(theta, state.exp_avg_sq())};
-    update.lr = options.lr();
-    update.group = group_of(index);
-    std::tie(update.beta1, update.beta2) = options.betas();
-    update.eps = options.eps();
-    update.weight_decay = options.weight_decay();
-    update.adapts = options.weight_decay() != 0.0 || options.always_adapt();
-    update.trust_clip = options.trust_clip();
-    update.max_grad_norm = options.max_grad_norm();
-    update.updates = state.step() - counted;
+    LambParameter update{
+        numbers_of(index, state.step() - counted),
+        {theta, laid_out_as(theta, tensor.grad(), tensor.scalar_type()),
+         state_laid_out_as(theta, state.exp_avg()), state_laid_out_as(theta, state.exp_avg_sq())}};
     if (!can_update_cuda(update)) return false;
     clips = clips || std::isfinite(update.max_grad_norm);
     updates.push_back(std::move(update));
@@ -98,30 +105,28 @@ bool Lamb::update_fused(const DeviceStep* step, std::int64_t counted) {
   return true;
 }
 
-void Lamb::count_fused_steps(const std::vector<std::size_t>& parameters, std::int64_t steps) {
-  for (const auto index : parameters) {
-    auto& state = get_or_make_param_state<LambParamState>(state_, parameter(index).tensor);
-    state.step(state.step() + steps);
-  }
+void Lamb::settle(std::int64_t steps) {
+  count_steps<LambParamState>(state_, tensors(updated_), steps);
 }
 
-#endif
+void Lamb::apply(const StepStatistics& /*statistics*/) {
+  auto indices = trained();
+  if (!indices.empty() && !apply_on_gpu(indices)) {
+    step_parts().check_seen_by_host("parameters on one GPU");
+    apply_plainly(indices);
+  }
+  updated_ = std::move(indices);
+}
 
-void Lamb::update() {
-  const auto indices = trained();
+void Lamb::apply_plainly(const std::vector<std::size_t>& indices) {
   const auto norm = global_norm(gradients(indices));
   for (const auto index : indices) {
     const auto& tensor = parameter(index).tensor;
-    const auto& options = static_cast<const LambOptions&>(group_options(index));
     auto& state = get_or_make_param_state<LambParamState>(state_, tensor);
-    const auto [beta1, beta2] = options.betas();
-    state.step(state.step() + 1);
-    LambScalars step{options.lr(), beta1, beta2, options.eps(), options.weight_decay()};
-    step.adapts = options.weight_decay() != 0.0 || options.always_adapt();
-    step.trust_clip = options.trust_clip();
-    step.gradient_scale = 1.0 / std::max(1.0, norm / options.max_grad_norm());
-    step.correction1 = bias_correction(beta1, state.step());
-    step.correction2 = bias_correction(beta2, state.step());
+    LambScalars step{numbers_of(index, state.step())};
+    step.gradient_scale = 1.0 / std::max(1.0, norm / step.max_grad_norm);
+    step.correction1 = bias_correction(step.beta1, step.updates + 1);
+    step.correction2 = bias_correction(step.beta2, step.updates + 1);
     prepare_buffer(state.exp_avg(), tensor);
     prepare_buffer(state.exp_avg_sq(), tensor);
     MatrixView theta(tensor);

@@ -5,36 +5,18 @@
 #include <ATen/Dispatch.h>
 
 #include "kernels/cpu_dispatch.h"
+#include "kernels/global_norm.h"
+#include "kernels/grain.h"
 #include "kernels/sum_dtype.h"
-#include "optim/base/parameter_update.h"
 
 namespace adaact {
 namespace {
-
-template <typename State>
-struct LambLoopScalars {
-  explicit LambLoopScalars(const LambScalars& step)
-      : beta1(static_cast<State>(step.beta1)),
-        beta2(static_cast<State>(step.beta2)),
-        one_minus_beta1(static_cast<State>(1.0 - step.beta1)),
-        one_minus_beta2(static_cast<State>(1.0 - step.beta2)),
-        eps(static_cast<State>(step.eps)),
-        weight_decay(static_cast<State>(step.weight_decay)),
-        gradient_scale(static_cast<State>(step.gradient_scale)),
-        m_scale(static_cast<State>(1.0 / step.correction1)),
-        v_scale(static_cast<State>(1.0 / step.correction2)) {}
-  State beta1, beta2;
-  // Not 1 − (rounded β): for β = 0.999 in float32 that is off by 1.3e-5 of itself.
-  State one_minus_beta1, one_minus_beta2;
-  State eps, weight_decay, gradient_scale;
-  State m_scale, v_scale;  // 1/bc₁, 1/bc₂
-};
 
 template <typename Scalar, typename State>
 struct LambLoop {
   static ADAACT_LOOP_BODY void run(const Scalar* theta, const Scalar* grad, State* m, State* v,
                                    State* u, std::int64_t count,
-                                   const LambLoopScalars<State>* scalars) {
+                                   const LambElementScalars<State>* scalars) {
     const auto s = *scalars;
     for (std::int64_t i = 0; i < count; ++i) {
       const State g = static_cast<State>(grad[i]) * s.gradient_scale;
@@ -78,7 +60,7 @@ void lamb_update_cpu(const LambTensors& tensors, const LambScalars& step) {
         auto* m = tensors.m.data_ptr<State>();
         auto* v = tensors.v.data_ptr<State>();
         auto* u_data = u.data_ptr<State>();
-        const LambLoopScalars<State> scalars(step);
+        const auto scalars = LambElementScalars<State>::of(step);
         parallel_chunks(tensors.theta.numel(), [&](std::int64_t begin, std::int64_t end) {
           run_vectorized<LambLoop<scalar_t, State>>(theta + begin, g + begin, m + begin, v + begin,
                                                     u_data + begin, end - begin, &scalars);

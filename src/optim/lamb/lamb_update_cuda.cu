@@ -21,17 +21,12 @@ using namespace many_tensors;
 using namespace update_kernels;
 
 template <typename Scalar>
-struct Update {
+struct Update : LambNumbers {
   using State = SumOf<Scalar>;
   Scalar* theta;
   const Scalar* g;
   State *m, *v;
   std::int64_t numel;
-  std::int64_t updates;
-  double lr, beta1, beta2, eps, weight_decay, max_grad_norm;
-  std::int32_t group;
-  bool adapts;
-  bool trust_clip;
   bool aligned;
 };
 
@@ -43,34 +38,22 @@ struct Scratch {
 };
 
 template <typename State>
-struct Scalars {
+struct Scalars : LambElementScalars<State> {
   bool is_left_out;
-  State beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay;
-  State gradient_scale;
-  State m_scale, v_scale;  // 1/bc₁, 1/bc₂
 };
 
 /// For one warp, whose lanes compute one bias correction each.
 template <typename Scalar>
 __device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
                                              const StepView& step) {
-  using State = SumOf<Scalar>;
   const auto correction =
       bias_correction(threadIdx.x == 0 ? each.beta1 : each.beta2, step.number_after(each.updates));
   const auto correction_of = [&](int lane) { return __shfl_sync(0xffffffffU, correction, lane); };
-  Scalars<State> s;
-  s.is_left_out = step.is_left_out();
-  s.beta1 = static_cast<State>(each.beta1);
-  s.beta2 = static_cast<State>(each.beta2);
-  s.one_minus_beta1 = static_cast<State>(1.0 - each.beta1);
-  s.one_minus_beta2 = static_cast<State>(1.0 - each.beta2);
-  s.eps = static_cast<State>(each.eps);
-  s.weight_decay = static_cast<State>(each.weight_decay);
-  s.gradient_scale =
-      static_cast<State>(norm != nullptr ? 1.0 / fmax(1.0, *norm / each.max_grad_norm) : 1.0);
-  s.m_scale = static_cast<State>(1.0 / correction_of(0));
-  s.v_scale = static_cast<State>(1.0 / correction_of(1));
-  return s;
+  LambScalars s{each};
+  s.correction1 = correction_of(0);
+  s.correction2 = correction_of(1);
+  if (norm != nullptr) s.gradient_scale = 1.0 / fmax(1.0, *norm / each.max_grad_norm);
+  return {LambElementScalars<SumOf<Scalar>>::of(s), step.is_left_out()};
 }
 
 template <typename State>
@@ -189,27 +172,18 @@ Update<Scalar> describe(const LambParameter& parameter) {
   using State = SumOf<Scalar>;
   const auto& [theta, g, m, v] = parameter.tensors;
   Update<Scalar> each{};
+  static_cast<LambNumbers&>(each) = parameter;
   each.theta = theta.data_ptr<Scalar>();
   each.g = g.data_ptr<Scalar>();
   each.m = m.data_ptr<State>();
   each.v = v.data_ptr<State>();
   each.numel = theta.numel();
-  each.updates = parameter.updates;
-  each.lr = parameter.lr;
-  each.beta1 = parameter.beta1;
-  each.beta2 = parameter.beta2;
-  each.eps = parameter.eps;
-  each.weight_decay = parameter.weight_decay;
-  each.max_grad_norm = parameter.max_grad_norm;
-  each.group = static_cast<std::int32_t>(parameter.group);
-  each.adapts = parameter.adapts;
-  each.trust_clip = parameter.trust_clip;
   each.aligned = aligned_for_runs<16 / sizeof(State)>(each.theta, each.g, each.m, each.v);
   return each;
 }
 
 template <typename Scalar>
-void update_kind(const std::vector<const LambParameter*>& parameters, const torch::Tensor& norm,
+void update_kind(const std::vector<const LambParameter*>& parameters, const double* norm,
                  const StepView& step) {
   std::vector<Update<Scalar>> updates;
   for (const auto* parameter : parameters) updates.push_back(describe<Scalar>(*parameter));
@@ -217,8 +191,7 @@ void update_kind(const std::vector<const LambParameter*>& parameters, const torc
   const auto options = torch::dtype(torch::kFloat64).device(parameters[0]->tensors.theta.device());
   const torch::Tensor squares = torch::empty({chunks.count, 2}, options);
   const torch::Tensor ratios = torch::empty({static_cast<std::int64_t>(updates.size())}, options);
-  Scratch scratch{norm.defined() ? norm.data_ptr<double>() : nullptr, squares.data_ptr<double>(),
-                  ratios.data_ptr<double>()};
+  Scratch scratch{norm, squares.data_ptr<double>(), ratios.data_ptr<double>()};
   const auto stream = at::cuda::getCurrentCUDAStream();
   launch_chunks(updates, chunks, [&](const auto& list, unsigned blocks) {
     update_averages<Scalar><<<blocks, kThreads, 0, stream>>>(list, chunks.size, scratch, step);
@@ -243,20 +216,11 @@ bool can_update_cuda(const LambParameter& parameter) {
 
 void lamb_update_cuda(const std::vector<LambParameter>& parameters,
                       const torch::Tensor& gradient_norm, const DeviceStep* step) {
-  const auto clips = std::any_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
-    return std::isfinite(parameter.max_grad_norm);
-  });
-  TORCH_CHECK(!clips || gradient_norm.defined(),
-              "lamb_update_cuda: the gradients' norm is missing");
   const StepView view(step);
-  for (const auto& kind : by_kind(parameters)) {
-    const c10::cuda::CUDAGuard device(kind.device);
-    torch::Tensor norm;
-    if (clips) norm = gradient_norm.to(kind.device);
+  update_by_kind(parameters, gradient_norm, [&](const auto& kind, const double* norm) {
     AT_DISPATCH_FLOATING_TYPES_AND2(torch::kHalf, torch::kBFloat16, kind.dtype, "lamb_update_cuda",
                                     [&] { update_kind<scalar_t>(kind.parameters, norm, view); });
-  }
-  bump_versions(parameters);
+  });
 }
 
 }  // namespace adaact

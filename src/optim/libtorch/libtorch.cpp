@@ -1,11 +1,10 @@
 #include <adaact/optim/libtorch.h>
 
+#include <type_traits>
 #include <utility>
 
-#include <ATen/core/grad_mode.h>
-
-#include "optim/base/all_finite.h"
-#include "optim/device/device_session.h"
+#include "optim/base/param_state.h"
+#include "optim/base/step_parts.h"
 #include "optim/libtorch/libtorch_codec.h"
 #include "optim/libtorch/libtorch_fused.h"
 
@@ -68,117 +67,70 @@ LibTorchOptimizer<Base, BaseOptions>::LibTorchOptimizer(
     LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
     const BaseOptions& defaults, NonFinitePolicy non_finite_policy)
     : Base(or_one_of_all(std::move(param_groups), model), defaults),
-      model_(std::move(model)),
-      non_finite_policy_(non_finite_policy) {
-  const auto& codec = *codec_of_libtorch(*this);
-  TORCH_CHECK(!model_.parameters().empty(), codec.optimizer(), ": the model has no parameters");
-  for (const auto& group : this->param_groups()) {
-    codec.check(group.options());
-    for (const auto& tensor : group.params()) index_in_model(model_, tensor, codec.optimizer());
-  }
+      non_finite_policy_(non_finite_policy),
+      parts_(
+          std::make_unique<StepParts>(*this, *this, std::move(model), *codec_of_libtorch(*this))) {
+  parts_->set_host_work(has_fused_operators() ? HostWork::Nothing : HostWork::Everything);
+  parts_->index_parameters();
 }
 
 template <typename Base, typename BaseOptions>
-LibTorchOptimizer<Base, BaseOptions>::LibTorchOptimizer(LibTorchOptimizer&&) noexcept = default;
+LibTorchOptimizer<Base, BaseOptions>::LibTorchOptimizer(LibTorchOptimizer&& other) noexcept
+    : Base(std::move(other)),
+      non_finite_policy_(other.non_finite_policy_),
+      parts_(std::move(other.parts_)),
+      updated_(std::move(other.updated_)) {
+  parts_->rebind(*this, *this);
+}
 template <typename Base, typename BaseOptions>
 LibTorchOptimizer<Base, BaseOptions>::~LibTorchOptimizer() = default;
 
 template <typename Base, typename BaseOptions>
 torch::Tensor LibTorchOptimizer<Base, BaseOptions>::step(LossClosure closure) {
-  if (device_session_) read_steps();  // the counts go on from there
-  torch::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_grad(true);
-    loss = closure();
-  }
-  const auto culprit = non_finite_gradient(*this, model_);
-  if (!culprit.empty()) {
-    reject(culprit, kNothingChanged);
-    ++skipped_steps_;
-    return loss;
-  }
+  return parts_->step(closure);
+}
+
+template <typename Base, typename BaseOptions>
+std::int64_t LibTorchOptimizer<Base, BaseOptions>::steps() const noexcept {
+  return parts_->steps();
+}
+
+template <typename Base, typename BaseOptions>
+std::int64_t LibTorchOptimizer<Base, BaseOptions>::skipped_steps() const noexcept {
+  return parts_->skipped_steps();
+}
+
+template <typename Base, typename BaseOptions>
+std::shared_ptr<const StepStatistics> LibTorchOptimizer<Base, BaseOptions>::measure() {
   drop_gradients_of_frozen(*this);
-  const torch::NoGradGuard no_grad;
-  if (fused_step(*this, /*session=*/nullptr)) {
-    count_fused_steps(*this, trained_parameters(*this), 1);
-  } else {
-    Base::step();
+  return std::make_shared<StepStatistics>();
+}
+
+template <typename Base, typename BaseOptions>
+void LibTorchOptimizer<Base, BaseOptions>::apply(const StepStatistics& /*statistics*/) {
+  auto trained = trained_parameters(*this);
+  if (fused_step(*this, parts_->numbers())) {
+    updated_ = std::move(trained);
+    return;
   }
-  return loss;
-}
-
-/// Throws unless rejected steps are skipped.
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::reject(const std::string& culprit,
-                                                  const std::string& consequence) {
-  if (non_finite_policy_ == NonFinitePolicy::Skip) return;
-  throw NonFiniteError(codec_of_libtorch(*this)->optimizer() + ": " + culprit +
-                       "; the step was rejected " + consequence);
+  parts_->check_seen_by_host(
+      "LibTorch's fused operators: dense parameters of one type with equally many steps");
+  Base::step();
+  updated_.clear();  // LibTorch's own step has counted
 }
 
 template <typename Base, typename BaseOptions>
-bool LibTorchOptimizer<Base, BaseOptions>::can_take_device_steps() const {
-  return has_fused_operators();
+void LibTorchOptimizer<Base, BaseOptions>::settle([[maybe_unused]] std::int64_t steps) {
+  if constexpr (std::is_same_v<Base, torch::optim::Adam>) {
+    count_steps<torch::optim::AdamParamState>(this->state(), updated_, steps);
+  } else if constexpr (std::is_same_v<Base, torch::optim::AdamW>) {
+    count_steps<torch::optim::AdamWParamState>(this->state(), updated_, steps);
+  }  // SGD does not count
 }
-
-#ifdef ADAACT_WITH_CUDA
-
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::send_learning_rates() {
-  if (!device_session_) device_session_ = std::make_unique<DeviceSession>(*this);
-  device_session_->send_learning_rates(*this);
-}
-
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::enqueue_step() {
-  const auto label = codec_of_libtorch(*this)->optimizer();
-  TORCH_CHECK(device_session_, label, ": enqueue_step() without send_learning_rates() before it");
-  const torch::NoGradGuard no_grad;
-  drop_gradients_of_frozen(*this);
-  std::vector<std::pair<torch::Tensor, std::string>> gradients;
-  on_device_ = trained_parameters(*this);
-  for (const auto& parameter : on_device_) {
-    const auto& name = model_.parameters()[index_in_model(model_, parameter, label)].name;
-    gradients.emplace_back(parameter.grad(), "the gradient of '" + name + "' is not finite");
-  }
-  device_session_->begin(gradients);
-  TORCH_CHECK(
-      fused_step(*this, device_session_.get()), label,
-      ": this step cannot be captured in a CUDA graph: LibTorch's fused operator needs dense "
-      "parameters of one type that have all taken the same number of steps");
-  device_session_->end();
-}
-
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::read_steps() {
-  if (!device_session_) return;
-  const auto news = device_session_->read();
-  count_fused_steps(*this, on_device_, news.accepted);
-  if (news.rejected == 0) return;
-  reject(news.complaint, kLaterStepsTaken);
-  skipped_steps_ += news.rejected;
-}
-
-#else
-
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::send_learning_rates() {
-  TORCH_CHECK(false, codec_of_libtorch(*this)->optimizer(),
-              ": steps on a device need a build with CUDA");
-}
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::enqueue_step() {
-  send_learning_rates();
-}
-template <typename Base, typename BaseOptions>
-void LibTorchOptimizer<Base, BaseOptions>::read_steps() {}
-
-#endif
 
 template <typename Base, typename BaseOptions>
 OptimizerState LibTorchOptimizer<Base, BaseOptions>::export_state() const {
-  auto exported = export_named_state(*this, model_, *codec_of_libtorch(*this));
-  exported.counters[kSkippedSteps] = skipped_steps_;
+  auto exported = parts_->export_state();
   for (auto& group : exported.groups) {
     auto options = nlohmann::json::parse(group.options);
     write_policy(options, non_finite_policy_);
@@ -190,19 +142,16 @@ OptimizerState LibTorchOptimizer<Base, BaseOptions>::export_state() const {
 template <typename Base, typename BaseOptions>
 void LibTorchOptimizer<Base, BaseOptions>::import_state(const OptimizerState& state,
                                                         const std::string& source) {
-  const auto& codec = *codec_of_libtorch(*this);
-  const auto skipped_steps = counter_of(state, kSkippedSteps, source);
   auto policy = non_finite_policy_;
   auto of_base = state;  // whose options LibTorch's classes know
   for (auto& group : of_base.groups) {
     auto options = parse_options(group.options);
-    policy = take_policy(options, codec.optimizer());
+    policy = take_policy(options, parts_->codec().optimizer());
     group.options = options.dump();
   }
-  import_named_state(*this, model_, codec, of_base, source);
-  skipped_steps_ = skipped_steps;
+  of_base.counters.emplace(kSteps, 0);  // version 0.1 did not count the steps of these
+  parts_->import_state(of_base, source);
   non_finite_policy_ = policy;
-  device_session_.reset();  // it counted from the state before
 }
 
 template <typename Base, typename BaseOptions>

@@ -9,25 +9,15 @@
 
 #include "optim/base/param_state.h"
 #include "optim/base/parameter_update.h"
-#include "optim/device/device_session.h"
+#include "optim/device/device_step.h"
 
 // Fused SGD came with LibTorch 2.3.
-#if defined(ADAACT_WITH_CUDA) && \
-    (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3))
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
 #define ADAACT_HAS_FUSED_OPERATORS
 #endif
 
 namespace adaact {
 namespace {
-
-template <typename State, typename Optimizer>
-void count_steps(Optimizer& optimizer, const std::vector<torch::Tensor>& parameters,
-                 std::int64_t steps) {
-  for (const auto& parameter : parameters) {
-    auto& state = get_or_make_param_state<State>(optimizer.state(), parameter);
-    state.step(state.step() + steps);
-  }
-}
 
 #ifdef ADAACT_HAS_FUSED_OPERATORS
 
@@ -45,12 +35,12 @@ bool can_be_fused(const Tensors& parameters) {
          });
 }
 
-/// What the operators ask of a session, or of none.
-struct SessionView {
-  explicit SessionView(const DeviceSession* session) {
-    if (session == nullptr) return;
-    rates = session->step().lr.to(torch::kFloat32);
-    found_inf = session->step().bad.to(torch::kFloat32);
+/// What the operators read of a step on the device.
+struct StepTensors {
+  explicit StepTensors(const DeviceStep* step) {
+    if (step == nullptr) return;
+    rates = step->lr.to(torch::kFloat32);
+    found_inf = step->bad.to(torch::kFloat32);
   }
   torch::Tensor rates;                     // per group; undefined: as the options say
   std::optional<torch::Tensor> found_inf;  // 1 where this step is not finite
@@ -99,9 +89,8 @@ void apply_fused(const torch::optim::AdamWOptions& /*options*/, Arguments&&... a
 }
 
 template <typename State, typename Options, typename Optimizer>
-bool adam_like_step(Optimizer& optimizer, const DeviceSession* session) {
+bool adam_like_step(Optimizer& optimizer, const StepParts::Numbers& numbers) {
   if (!can_be_fused(trained_parameters(optimizer))) return false;
-  const auto counted = session == nullptr ? 0 : session->counted();
   auto& states = optimizer.state();
   for (const auto& group : optimizer.param_groups()) {
     const auto parameters = trained_of(group);
@@ -111,7 +100,7 @@ bool adam_like_step(Optimizer& optimizer, const DeviceSession* session) {
       if ((first ? first->step() : 0) != (known ? known->step() : 0)) return false;
     }
   }
-  const SessionView view(session);
+  const StepTensors view(numbers.step);
   for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
     const auto& group = optimizer.param_groups()[g];
     const auto& options = static_cast<const Options&>(group.options());
@@ -133,11 +122,11 @@ bool adam_like_step(Optimizer& optimizer, const DeviceSession* session) {
       }
       steps = state.step();
     }
-    const auto next = static_cast<double>(steps - counted + 1);
+    const auto next = static_cast<double>(steps - numbers.counted + 1);
     const auto on_device = parameters[0].options().dtype(torch::kFloat32).requires_grad(false);
-    const auto count = session == nullptr
+    const auto count = numbers.step == nullptr
                            ? torch::full({}, next, on_device)
-                           : session->step().accepted.to(torch::kFloat32).add_(next).squeeze();
+                           : numbers.step->accepted.to(torch::kFloat32).add_(next).squeeze();
     const Tensors counts(parameters.size(), count);
     const auto update = [&](const auto& rate) {
       const auto [beta1, beta2] = options.betas();
@@ -146,8 +135,8 @@ bool adam_like_step(Optimizer& optimizer, const DeviceSession* session) {
                   options.amsgrad(), /*maximize=*/false, /*grad_scale=*/std::nullopt,
                   view.found_inf);
     };
-    session == nullptr ? update(rate_for(parameters, options.lr()))
-                       : update(view.rates[static_cast<std::int64_t>(g)]);
+    numbers.step == nullptr ? update(rate_for(parameters, options.lr()))
+                            : update(view.rates[static_cast<std::int64_t>(g)]);
   }
   return true;
 }
@@ -166,22 +155,11 @@ std::vector<torch::Tensor> trained_parameters(const torch::optim::Optimizer& opt
   return parameters;
 }
 
-void count_fused_steps(torch::optim::SGD& /*optimizer*/,
-                       const std::vector<torch::Tensor>& /*parameters*/, std::int64_t /*steps*/) {}
-void count_fused_steps(torch::optim::Adam& optimizer, const std::vector<torch::Tensor>& parameters,
-                       std::int64_t steps) {
-  count_steps<torch::optim::AdamParamState>(optimizer, parameters, steps);
-}
-void count_fused_steps(torch::optim::AdamW& optimizer, const std::vector<torch::Tensor>& parameters,
-                       std::int64_t steps) {
-  count_steps<torch::optim::AdamWParamState>(optimizer, parameters, steps);
-}
-
 #ifdef ADAACT_HAS_FUSED_OPERATORS
 
 bool has_fused_operators() { return true; }
 
-bool fused_step(torch::optim::SGD& optimizer, const DeviceSession* session) {
+bool fused_step(torch::optim::SGD& optimizer, const StepParts::Numbers& numbers) {
   using State = torch::optim::SGDParamState;
   if (!can_be_fused(trained_parameters(optimizer))) return false;
   auto& states = optimizer.state();
@@ -193,13 +171,13 @@ bool fused_step(torch::optim::SGD& optimizer, const DeviceSession* session) {
     const auto parameters = trained_of(group);
     const auto with_buffer = std::count_if(parameters.begin(), parameters.end(), has_buffer);
     const bool same = with_buffer == 0 || with_buffer == static_cast<long>(parameters.size());
-    if (!same || (session != nullptr && with_buffer == 0)) {
+    if (!same || (numbers.step != nullptr && with_buffer == 0)) {
       const auto momentum =
           static_cast<const torch::optim::SGDOptions&>(group.options()).momentum();
       if (momentum != 0.0) return false;
     }
   }
-  const SessionView view(session);
+  const StepTensors view(numbers.step);
   for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
     const auto& group = optimizer.param_groups()[g];
     const auto& options = static_cast<const torch::optim::SGDOptions&>(group.options());
@@ -216,7 +194,7 @@ bool fused_step(torch::optim::SGD& optimizer, const DeviceSession* session) {
     }
     const auto theta = detached(parameters);
     const auto gradients = gradients_of(parameters);
-    if (session == nullptr) {
+    if (numbers.step == nullptr) {
       at::_fused_sgd_(theta, gradients, buffers, options.weight_decay(), options.momentum(),
                       rate_for(parameters, options.lr()), options.dampening(), options.nesterov(),
                       /*maximize=*/false, first_step);
@@ -230,27 +208,27 @@ bool fused_step(torch::optim::SGD& optimizer, const DeviceSession* session) {
   return true;
 }
 
-bool fused_step(torch::optim::Adam& optimizer, const DeviceSession* session) {
+bool fused_step(torch::optim::Adam& optimizer, const StepParts::Numbers& numbers) {
   return adam_like_step<torch::optim::AdamParamState, torch::optim::AdamOptions>(optimizer,
-                                                                                 session);
+                                                                                 numbers);
 }
 
-bool fused_step(torch::optim::AdamW& optimizer, const DeviceSession* session) {
+bool fused_step(torch::optim::AdamW& optimizer, const StepParts::Numbers& numbers) {
   return adam_like_step<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(optimizer,
-                                                                                   session);
+                                                                                   numbers);
 }
 
 #else
 
 bool has_fused_operators() { return false; }
 
-bool fused_step(torch::optim::SGD& /*optimizer*/, const DeviceSession* /*session*/) {
+bool fused_step(torch::optim::SGD& /*optimizer*/, const StepParts::Numbers& /*numbers*/) {
   return false;
 }
-bool fused_step(torch::optim::Adam& /*optimizer*/, const DeviceSession* /*session*/) {
+bool fused_step(torch::optim::Adam& /*optimizer*/, const StepParts::Numbers& /*numbers*/) {
   return false;
 }
-bool fused_step(torch::optim::AdamW& /*optimizer*/, const DeviceSession* /*session*/) {
+bool fused_step(torch::optim::AdamW& /*optimizer*/, const StepParts::Numbers& /*numbers*/) {
   return false;
 }
 

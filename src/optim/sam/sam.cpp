@@ -16,8 +16,8 @@
 #include <adaact/optim/observing_optimizer.h>
 #include <torch/optim/lbfgs.h>
 
-#include "optim/base/all_finite.h"
-#include "optim/base/parameter_update.h"
+#include "kernels/global_norm.h"
+#include "optim/base/first_non_finite.h"
 #include "optim/libtorch/libtorch_codec.h"
 
 namespace adaact {

@@ -1,7 +1,5 @@
 #include "train/bench/batch_benchmark.h"
 
-#ifdef ADAACT_WITH_CUDA
-
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +7,7 @@
 #include <adaact/data/synthetic.h>
 
 #include "train/bench/timed_work.h"
-#include "train/graph/captured_work.h"
+#include "train/graph/replayed_work.h"
 
 namespace adaact {
 namespace {
@@ -39,14 +37,14 @@ double milliseconds_per_device_batch(const ImageShape& shape, std::int64_t batch
   // take none in a captured step.
   batches.start(/*epoch=*/0);
   batches.enqueue_next(images, labels);
-  CapturedWork all_batches(at::cuda::graph_pool_handle(), [&] {
+  const auto replay_all = cuda_graph_recorder()([&] {
     for (std::int64_t i = 0; i < count; ++i) batches.enqueue_next(images, labels);
   });
   std::vector<double> epochs;
   for (int epoch = 0; epoch <= kEpochs; ++epoch) {
     const auto taken = milliseconds_of(device, [&] {
       batches.start(epoch);
-      all_batches.replay();
+      replay_all();
     });
     if (epoch > 0) epochs.push_back(taken / static_cast<double>(count));  // the first warms up
   }
@@ -54,16 +52,3 @@ double milliseconds_per_device_batch(const ImageShape& shape, std::int64_t batch
 }
 
 }  // namespace adaact
-
-#else
-
-namespace adaact {
-
-double milliseconds_per_device_batch(const ImageShape& /*shape*/, std::int64_t /*batch_size*/,
-                                     bool /*channels_last*/, torch::Device device) {
-  TORCH_CHECK(false, "a batch is to be made on ", device, ", expected a build with CUDA");
-}
-
-}  // namespace adaact
-
-#endif

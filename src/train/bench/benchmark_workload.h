@@ -1,17 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <adaact/data/loader.h>
 #include <adaact/models/model.h>
 #include <adaact/train/optimizer_benchmark.h>
 #include <torch/optim/optimizer.h>
 
-#ifdef ADAACT_WITH_CUDA
-#include "train/graph/captured_work.h"
-#endif
+#include "train/graph/replayed_step.h"
+#include "train/step/classification_pass.h"
 
 namespace adaact {
 
@@ -23,43 +24,32 @@ class BenchmarkWorkload {
   /// step is a forward and a backward pass.
   BenchmarkWorkload(const BenchmarkOptions& options, const std::string& optimizer);
 
-  /// So many steps and, if they are replayed, not too few to be timed.
+  /// Takes and times so many steps, or more where they are replayed and would be too few to be timed.
   void run_round(std::int64_t steps);
   /// Milliseconds per step of each round.
   const std::vector<double>& rounds() const { return rounds_; }
 
-  bool is_captured() const { return is_captured_; }
+  bool is_captured() const { return !replayed_.empty(); }
   std::int64_t state_bytes() const { return state_bytes_; }
-  /// Of the steps that rounds consist of; without a graph also of the first ones.
+  /// The most memory in use in the steps that rounds consist of; without a graph also in the first ones.
   std::int64_t peak_bytes() const { return peak_bytes_; }
-  /// What a step must move: for statistics, and for the update.
+  /// The bytes that a step must move: for statistics, and for the update.
   std::int64_t statistics_bytes() const { return statistics_bytes_; }
   std::int64_t update_bytes() const;
 
  private:
-  struct Batch {
-    torch::Tensor images;
-    torch::Tensor labels;
-  };
-
   void make_batches(const BenchmarkOptions& options);
   void warm_up();
   bool can_be_captured() const;
-  void capture();
   torch::Tensor gradients(const Batch& batch);
   void step();
 
-  torch::Device device_;
-  bool bf16_;
-  torch::MemoryFormat format_;
+  const PassSettings settings_;
   std::shared_ptr<Model> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  // may be null
   std::vector<Batch> batches_;
   std::int64_t turn_ = 0;
-#ifdef ADAACT_WITH_CUDA
-  std::vector<std::unique_ptr<CapturedWork>> captured_;  // one for each batch
-#endif
-  bool is_captured_ = false;
+  std::deque<ReplayedStep> replayed_;  // one for each batch; empty where steps are not replayed
   std::vector<double> rounds_;
   std::int64_t state_bytes_ = 0;
   std::int64_t peak_bytes_ = 0;

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/types.h>
 
 namespace adaact {
@@ -13,9 +15,6 @@ namespace adaact {
 class MemoryMeter {
  public:
   explicit MemoryMeter(torch::Device device);
-  ~MemoryMeter();
-  MemoryMeter(const MemoryMeter&) = delete;
-  MemoryMeter& operator=(const MemoryMeter&) = delete;
 
   /// The most in use at any moment, beyond what was in use at the beginning, in bytes.
   std::int64_t peak_bytes() const;
@@ -23,10 +22,14 @@ class MemoryMeter {
   void restart_peak();
 
  private:
-  class Source;
-  class ReportedTensors;
-  class GpuAllocator;
-  std::unique_ptr<Source> source_;
+  class Reports;
+
+  torch::Device device_;
+  // On a GPU its allocator is asked, which knows for certain what backward passes give back in LibTorch's
+  // threads.
+  std::int64_t at_the_beginning_ = 0;
+  std::shared_ptr<Reports> reports_;  // null on a GPU
+  std::optional<c10::DebugInfoGuard> reporting_;
 };
 
 }  // namespace adaact

@@ -4,42 +4,18 @@
 #include <chrono>
 
 #include <c10/util/Exception.h>
-#ifdef ADAACT_WITH_CUDA
-#include <ATen/cuda/CUDAEvent.h>
-#include <cuda_runtime_api.h>
-#endif
+
+#include "kernels/gpu.h"
 
 namespace adaact {
-namespace {
 
-double milliseconds_by_clock(const std::function<void()>& work) {
+double milliseconds_of(torch::Device device, const std::function<void()>& work) {
+  if (device.is_cuda()) return milliseconds_on_gpu(work);
+  TORCH_CHECK(device.is_cpu(), "time is to be measured on ", device, ", expected cpu or a GPU");
   const auto start = std::chrono::steady_clock::now();
   work();
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   return taken.count();
-}
-
-#ifdef ADAACT_WITH_CUDA
-double milliseconds_by_events(const std::function<void()>& work) {
-  at::cuda::CUDAEvent begin(cudaEventDefault);  // unlike LibTorch's default, with the time
-  at::cuda::CUDAEvent end(cudaEventDefault);
-  begin.record();
-  work();
-  end.record();
-  end.synchronize();
-  return begin.elapsed_time(end);
-}
-#endif
-
-}  // namespace
-
-double milliseconds_of(torch::Device device, const std::function<void()>& work) {
-#ifdef ADAACT_WITH_CUDA
-  if (device.is_cuda()) return milliseconds_by_events(work);
-#endif
-  TORCH_CHECK(device.is_cpu(), "time is to be measured on ", device, ", expected cpu",
-              " or, in a build with CUDA, a GPU");
-  return milliseconds_by_clock(work);
 }
 
 double median(std::vector<double> values) {

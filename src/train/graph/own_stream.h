@@ -1,12 +1,10 @@
 #pragma once
 
+#include <memory>
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
-
-#ifdef ADAACT_WITH_CUDA
-#include <optional>
-
-#include <c10/cuda/CUDAGuard.h>
-#endif
 
 namespace adaact {
 
@@ -15,27 +13,24 @@ namespace adaact {
 /// ends. On other devices it does nothing.
 class OwnStream {
  public:
-#ifdef ADAACT_WITH_CUDA
   explicit OwnStream(torch::Device device) {
     if (!device.is_cuda()) return;
-    c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-    guard_.emplace(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index()));
+    const c10::impl::VirtualGuardImpl streams(device.type());
+    streams.getStream(device).synchronize();
+    guard_ = std::make_unique<c10::StreamGuard>(streams.getStreamFromGlobalPool(device));
   }
   ~OwnStream() {
-    // An error of the device is the next caller's to see.
-    if (guard_) static_cast<void>(cudaStreamSynchronize(guard_->current_stream()));
+    if (!guard_) return;
+    try {
+      guard_->current_stream().synchronize();
+    } catch (...) {  // an error of the device is the next caller's to see
+    }
   }
-#else
-  explicit OwnStream(torch::Device /*device*/) {}
-  ~OwnStream() = default;
-#endif
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
 
  private:
-#ifdef ADAACT_WITH_CUDA
-  std::optional<c10::cuda::CUDAStreamGuard> guard_;
-#endif
+  std::unique_ptr<c10::StreamGuard> guard_;
 };
 
 }  // namespace adaact

@@ -24,9 +24,9 @@ class ActivationProbe {
  public:
   explicit ActivationProbe(torch::nn::Module& model);
 
-  /// What was seen so far.
+  /// The means of what was seen so far, which are then forgotten.
   SecondMoments take() { return take_on_device().read(); }
-  /// The same without waiting for it.
+  /// What take() gives, still on the device: nobody waits for it.
   MomentReadings take_on_device();
 
  private:

@@ -82,7 +82,7 @@ class ActivationVariances::Inputs : public Listener {
   }
 
   const std::map<std::size_t, std::int64_t>& rows() const { return rows_; }
-  /// Captured graphs know where it is.
+  /// The same memory for ever: captured graphs know where it is.
   torch::Tensor& totals() { return totals_; }
 
  private:

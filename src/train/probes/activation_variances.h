@@ -15,11 +15,11 @@ class ActivationVariances {
  public:
   explicit ActivationVariances(torch::nn::Module& model);
 
-  /// Of the batches since the last reset; layers that saw none are left out.
+  /// The variances of all batches since the last reset; layers that saw none are left out.
   std::vector<ActivationVariance> read();
   void reset();
 
-  /// All that was measured since the last reset, and back.
+  /// All that was measured since the last reset, as numbers to keep and to put back.
   std::vector<double> totals();
   void set_totals(const std::vector<double>& totals);
 

@@ -17,7 +17,7 @@ class AppendLog {
   AppendLog(const std::filesystem::path& path, std::int64_t size);
 
   void append(std::string_view bytes);
-  /// To the disk: before a checkpoint says that they are there.
+  /// Brings what was appended to the disk, before a checkpoint says that it is there.
   void flush();
   std::int64_t size() const noexcept { return size_; }
 

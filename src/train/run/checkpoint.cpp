@@ -59,7 +59,7 @@ std::string without_prefix(const std::string& name, const std::string& prefix) {
   return name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : std::string();
 }
 
-/// Where the model is on one.
+/// The generator of the GPU that the model is on; nothing where it is on none.
 std::optional<at::Generator> generator_of_gpu(const Model& model) {
   const auto device = model.parameters().front().device();
   if (!device.is_cuda()) return std::nullopt;

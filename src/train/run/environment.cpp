@@ -7,15 +7,14 @@
 
 #include <torch/types.h>
 #include <torch/version.h>
-#ifdef ADAACT_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#endif
 #include <nlohmann/json.hpp>
+
+#include "kernels/gpu.h"
 
 namespace adaact {
 namespace {
 
-/// As Linux tells it, or the kind of machine where it does not.
+/// The name of the processor as Linux tells it, or the kind of machine where it does not.
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   const std::string key = "model name";
@@ -44,17 +43,11 @@ nlohmann::ordered_json describe_environment(const std::string& device) {
                                      {"libtorch", TORCH_VERSION},
                                      {"compiler", __VERSION__},
                                      {"processor", processor()}};
-#ifdef ADAACT_WITH_CUDA
   const torch::Device used(device);
   if (used.is_cuda()) {
-    const auto* gpu = at::cuda::getDeviceProperties(used.has_index() ? used.index() : 0);
-    environment["gpu"] = gpu->name;
-    environment["cuda"] =
-        std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+    environment["gpu"] = gpus().at(used.has_index() ? used.index() : 0).name;
+    environment["cuda"] = cuda_version();
   }
-#else
-  (void)device;
-#endif
   return environment;
 }
 

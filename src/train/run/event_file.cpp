@@ -70,7 +70,7 @@ std::string raw_bytes(Value value) {
   return bytes;
 }
 
-/// Rotated and shifted, because records may themselves hold checksums of records.
+/// A checksum, rotated and shifted, because records may themselves hold checksums of records.
 std::string masked_checksum(const std::string& bytes) {
   const auto crc = crc32c(bytes);
   return raw_bytes(((crc >> 15U) | (crc << 17U)) + 0xA282EAD8U);

@@ -13,7 +13,7 @@ constexpr char kUpdateNorm[] = "update_norm";
 constexpr char kSecondMoments[] = "second_moments";
 constexpr char kActivationVariances[] = "activation_variances";
 
-/// Their names, for writing and for reading.
+/// Tells `visit` the name and the place of each number: for writing and for reading.
 template <typename Metrics, typename Visitor>
 void visit_step(Metrics& metrics, Visitor&& visit) {
   visit("step", metrics.step);
@@ -76,7 +76,7 @@ struct Reader {
   void operator()(const char* name, std::int64_t& value) const { record.at(name).get_to(value); }
   void operator()(const char* name, double& value) const { value = number(record.at(name)); }
   void operator()(const char* name, std::string& value) const { record.at(name).get_to(value); }
-  /// For what earlier versions did not write.
+  /// A number that records of earlier versions do not have: then NaN.
   void if_there(const char* name, double& value) const {
     value = number(record.contains(name) ? record.at(name) : ordered_json());
   }

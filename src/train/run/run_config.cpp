@@ -205,7 +205,7 @@ RunConfig RunConfig::from_json(const std::string& text, const std::string& sourc
   try {
     visit_fields(config, [&](const char* name, auto& value) {
       using Value = std::remove_reference_t<decltype(value)>;
-      if (!object.contains(name)) return;  // from before there was such a field
+      if (!object.contains(name)) return;  // written before there was such a field
       const auto& entry = object.at(name);
       if constexpr (std::is_same_v<Value, double>) {
         const bool unlimited = entry.is_null() && std::isinf(value);
@@ -250,7 +250,7 @@ std::vector<std::string> differences(const RunConfig& config, const RunConfig& t
   compare(ours[kOptimizerOptions], theirs[kOptimizerOptions], "optimizer option ");
   for (auto* object : {&ours, &theirs}) {
     object->erase(kOptimizerOptions);
-    object->erase("data_dir");  // what matters is what is there
+    object->erase("data_dir");  // data may move; what matters is what they are
   }
   compare(ours, theirs, "");
   return lines;

@@ -2,7 +2,7 @@
 
 namespace adaact {
 
-// In the folder of a run.
+// Files in the folder of a run.
 inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kEnvironmentFile[] = "environment.json";
 inline constexpr char kMetricsFile[] = "metrics.jsonl";

@@ -12,7 +12,8 @@
 
 namespace adaact {
 
-/// Threads, seed and how a GPU multiplies. First of all: whatever is made next may run in parallel and draw random numbers.
+/// Sets threads, seed and how a GPU multiplies. To be called before all else: whatever is made next may run
+/// in parallel and draw random numbers.
 void set_up_libtorch(const RunConfig& config);
 
 LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split);
@@ -23,10 +24,10 @@ std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split);
 /// the same order of samples and labels.
 std::string describe_data(const Dataset& data);
 
-/// With the classes and the image size of the data.
+/// The model that the configuration names, with the classes and the image size of the data.
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data);
 
-/// The weights of convolutions in the order in which a GPU's matrix units read them.
+/// Puts the weights of convolutions in the order in which a GPU's matrix units read them.
 void lay_out_channels_last(torch::nn::Module& model);
 
 /// What a configuration names, made. Draws the random numbers of the initialisation.
@@ -43,7 +44,7 @@ struct RunParts {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
-/// Of the learning rate, in steps. The cosine runs over all epochs; warm-up takes the place of its first.
+/// The factor of the learning rate, in steps. The cosine runs over all epochs; warm-up takes the place of its first.
 Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch);
 
 }  // namespace adaact

@@ -23,7 +23,7 @@ SeedRuns::SeedRuns(const RunConfig& config, std::vector<std::uint64_t> seeds, fs
   for (auto seed = seeds_.begin(); seed != seeds_.end(); ++seed) {
     TORCH_CHECK(std::find(seeds_.begin(), seed, *seed) == seed, "seeds hold ", *seed,
                 " twice, expected each once");
-    // Before any of them has begun.
+    // Said before any of the runs has begun.
     const auto folder_of_seed = folder_of(*seed);
     TORCH_CHECK(settings_.resume || !fs::exists(folder_of_seed),
                 "adaact: ", folder_of_seed.string(),

@@ -1,0 +1,242 @@
+#include "optim/adaact/update.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include "kernels/cpu_dispatch.h"
+#include "kernels/grain.h"
+#include "kernels/sum_dtype.h"
+
+namespace adaact {
+namespace {
+
+/// Rows [begin, end) and the sum and count observed for them.
+struct RowSum {
+  std::int64_t begin;
+  std::int64_t end;
+  torch::Tensor sum;
+  std::int64_t count;
+};
+
+std::vector<RowSum> split_groups(const std::vector<const PendingMoment*>& observed) {
+  std::vector<RowSum> sums;
+  for (const auto* pending : observed) {
+    const auto groups = pending->moment.sum.size(0);
+    const auto rows = (pending->row_end - pending->row_begin) / groups;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const auto begin = pending->row_begin + g * rows;
+      sums.push_back({begin, begin + rows, pending->moment.sum[g], pending->moment.count});
+    }
+  }
+  return sums;
+}
+
+template <typename Rows>
+bool covers(const Rows& rows, const RowSegment& part) {
+  return rows.begin <= part.begin && part.end <= rows.end;
+}
+
+/// Which segments were observed in this step, and the mean of each.
+struct SeenSegments {
+  std::vector<std::int64_t> segments;
+  torch::Tensor mean;  // (segments, …)
+};
+
+/// Cuts segments where any run of rows begins or ends; a new one starts with V = 0.
+SeenSegments cut_segments(RowMoments& moments, const std::vector<RowSum>& sums) {
+  std::set<std::int64_t> cuts;
+  for (const auto& sum : sums) cuts.insert({sum.begin, sum.end});
+  for (const auto& segment : moments.segments) cuts.insert({segment.begin, segment.end});
+
+  SeenSegments seen;
+  std::vector<torch::Tensor> means;
+  std::vector<RowSegment> parts;
+  std::vector<torch::Tensor> averages;
+  for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
+    RowSegment part{*cut, *std::next(cut), 0};
+    torch::Tensor average;
+    for (std::size_t s = 0; s < moments.segments.size(); ++s) {
+      if (!covers(moments.segments[s], part)) continue;
+      part.observations = moments.segments[s].observations;
+      average = moments.ema[static_cast<std::int64_t>(s)];
+    }
+    Moment moment;
+    for (const auto& sum : sums) {
+      if (!covers(sum, part)) continue;
+      moment.sum = moment.sum.defined() ? moment.sum + sum.sum : sum.sum;
+      moment.count += sum.count;
+    }
+    if (moment.sum.defined()) {
+      seen.segments.push_back(static_cast<std::int64_t>(parts.size()));
+      means.push_back(moment.mean());
+      if (!average.defined()) average = torch::zeros_like(means.back());
+    }
+    if (!average.defined()) continue;
+    parts.push_back(part);
+    averages.push_back(average);
+  }
+  moments.segments = std::move(parts);
+  moments.ema = torch::stack(averages);
+  seen.mean = torch::stack(means);
+  return seen;
+}
+
+SeenSegments see_segments(RowMoments& moments, const std::vector<const PendingMoment*>& observed) {
+  const auto sums = split_groups(observed);
+  const auto same_rows = [](const RowSegment& segment, const RowSum& sum) {
+    return segment.begin == sum.begin && segment.end == sum.end;
+  };
+  const bool as_before =
+      observed.size() == 1 && std::equal(moments.segments.begin(), moments.segments.end(),
+                                         sums.begin(), sums.end(), same_rows);
+  if (!as_before) return cut_segments(moments, sums);
+  SeenSegments seen;  // every step of an ordinary layer but its first
+  for (std::size_t s = 0; s < sums.size(); ++s) {
+    seen.segments.push_back(static_cast<std::int64_t>(s));
+  }
+  seen.mean = observed[0]->moment.mean();
+  return seen;
+}
+
+torch::Tensor clipped(const torch::Tensor& mean, double low, double high) {
+  return low > 0.0 || high < std::numeric_limits<double>::infinity() ? mean.clamp(low, high) : mean;
+}
+
+template <typename Scalar, typename State>
+struct UpdateRow {
+  /// scale[j] = η / (bc₁ · (V̂ⱼᵖ + ε))
+  static ADAACT_LOOP_BODY void run(Scalar* theta, State* m, const Scalar* g, const State* scale,
+                                   std::int64_t n, State beta1, State one_minus_beta1,
+                                   State decay) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      m[j] = beta1 * m[j] + one_minus_beta1 * static_cast<State>(g[j]);  // M_t
+      theta[j] =
+          static_cast<Scalar>(decay * static_cast<State>(theta[j]) - scale[j] * m[j]);  // θ_t
+    }
+  }
+};
+
+template <typename Scalar, typename State>
+void update_rows(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+                 const torch::Tensor& scale, const AdaActScalars& step) {
+  const auto n = theta.size(1);
+  const auto rows_per_input = theta.size(0) / scale.size(0);
+  auto* theta_data = theta.data_ptr<Scalar>();
+  auto* m_data = m.data_ptr<State>();
+  const auto* g_data = g.data_ptr<Scalar>();
+  const auto* scale_data = scale.data_ptr<State>();
+  const auto beta1 = static_cast<State>(step.beta1);
+  const auto one_minus_beta1 = static_cast<State>(1.0 - step.beta1);
+  const auto decay = static_cast<State>(1.0 - step.lr * step.weight_decay);
+  at::parallel_for(0, theta.size(0), grain_for(n), [&](std::int64_t begin, std::int64_t end) {
+    for (auto row = begin; row < end; ++row) {
+      run_vectorized<UpdateRow<Scalar, State>>(
+          theta_data + row * n, m_data + row * n, g_data + row * n,
+          scale_data + row / rows_per_input * n, n, beta1, one_minus_beta1, decay);
+    }
+  });
+}
+
+}  // namespace
+
+void update_row_moments(RowMoments& moments, const std::vector<const PendingMoment*>& observed,
+                        double beta2, double clip_low, double clip_high) {
+  auto& ema = moments.ema;
+  if (ema.defined()) ema = ema.to(observed[0]->moment.sum.options());
+  const auto seen = see_segments(moments, observed);
+  const auto mean = clipped(seen.mean, clip_low, clip_high);  // Ã_t
+  const bool all = seen.segments.size() == moments.segments.size();
+  const auto rows = all ? torch::Tensor() : torch::tensor(seen.segments).to(ema.device());
+  const auto v = all ? ema : ema.index_select(0, rows);
+  v.mul_(beta2).add_(mean, 1.0 - beta2);  // V_t
+  if (!all) ema.index_copy_(0, rows, v);
+  for (const auto segment : seen.segments) {
+    ++moments.segments[static_cast<std::size_t>(segment)].observations;
+  }
+}
+
+torch::Tensor unbiased(const RowMoments& moments, double beta2) {
+  const auto& segments = moments.segments;
+  const auto& ema = moments.ema;
+  const auto correction = [beta2](const RowSegment& segment) {
+    return bias_correction(beta2, segment.observations);
+  };
+  const bool all_equal =
+      std::all_of(segments.begin(), segments.end(), [&](const RowSegment& segment) {
+        return segment.observations == segments.front().observations;
+      });
+  if (all_equal) return ema / correction(segments.front());  // V̂_t
+  auto v_hat = ema.clone();
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    v_hat[static_cast<std::int64_t>(s)].div_(correction(segments[s]));
+  }
+  return v_hat;
+}
+
+bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows) {
+  const auto& first = segments.front();
+  std::int64_t expected = 0;
+  for (const auto& segment : segments) {
+    if (segment.begin != expected || segment.end - segment.begin != first.end - first.begin ||
+        segment.observations != first.observations) {
+      return false;
+    }
+    expected = segment.end;
+  }
+  return expected == rows;
+}
+
+MatrixUpdate matrices_of(const torch::Tensor& parameter, const AdaActParamState& state,
+                         std::int64_t rows) {
+  return {MatrixView(parameter, rows), state.exp_avg().view({rows, -1}),
+          gradient_of(parameter).view({rows, -1})};
+}
+
+torch::Tensor adaact_denominator(const torch::Tensor& v_hat, double power, double eps) {
+  return (power == 0.5 ? v_hat.sqrt() : v_hat.pow(power)).add_(eps);
+}
+
+void average_gradient(const torch::Tensor& m, const torch::Tensor& g, double beta1) {
+  m.mul_(beta1).add_(g.to(m.dtype()), 1.0 - beta1);  // M_t
+}
+
+void adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
+                             const torch::Tensor& g, const torch::Tensor& denominator,
+                             const AdaActScalars& step) {
+  average_gradient(m, g, step.beta1);            // M_t
+  const auto m_hat = m / step.bias_correction1;  // M̂_t
+  const auto rows_per_input = theta.size(0) / denominator.size(0);
+  const auto g_hat = m_hat / denominator.repeat_interleave(rows_per_input, 0);               // Ĝ_t
+  theta.copy_(theta.to(m.dtype()) * (1.0 - step.lr * step.weight_decay) - step.lr * g_hat);  // θ_t
+}
+
+void adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+                       const torch::Tensor& denominator, const AdaActScalars& step) {
+  const auto scale = (step.lr / step.bias_correction1) / denominator;
+  AT_DISPATCH_FLOATING_TYPES_AND2(torch::kHalf, torch::kBFloat16, theta.scalar_type(),
+                                  "adaact_update_cpu", [&] {
+                                    using State = SumOf<scalar_t>;
+                                    update_rows<scalar_t, State>(theta, m, g, scale, step);
+                                  });
+}
+
+void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+                   const torch::Tensor& denominator, const AdaActScalars& step) {
+  const bool fast = theta.device().is_cpu() && theta.is_contiguous() && m.is_contiguous() &&
+                    g.is_contiguous() && denominator.is_contiguous() && theta.is_floating_point();
+  (fast ? adaact_update_cpu : adaact_update_reference)(theta, m, g, denominator, step);
+}
+
+void plain_gradient_update(const std::vector<torch::Tensor>& theta,
+                           const std::vector<torch::Tensor>& g, const AdaActScalars& step) {
+  at::_foreach_mul_(theta, 1.0 - step.lr * step.weight_decay);
+  at::_foreach_add_(theta, g, -step.lr);
+}
+
+}  // namespace adaact

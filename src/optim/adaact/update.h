@@ -1,0 +1,71 @@
+#pragma once
+
+// Algorithm 1 of the AdaAct paper, on tensors of any device and as one pass over those of a CPU. The
+// symbols are those of adaact.cpp; update_cuda.h has the same for a GPU.
+
+#include <vector>
+
+#include <adaact/optim/adaact.h>
+#include <torch/types.h>
+
+#include "moments/accumulator.h"
+#include "optim/base/parameter_update.h"
+
+namespace adaact {
+
+/// Lines 4 and 5: V_t = β₂ V_{t−1} + (1−β₂) clamp(Ã_t) for the segments observed in this step; the others
+/// keep theirs. A segment is split where an observation covers only part of it.
+void update_row_moments(RowMoments& moments, const std::vector<const PendingMoment*>& observed,
+                        double beta2, double clip_low, double clip_high);
+
+/// Line 6: V̂_t = V_t / (1 − β₂ᵗ), t the observations of each segment.
+torch::Tensor unbiased(const RowMoments& moments, double beta2);
+
+/// Whether the segments are runs of equal length that make up all rows and were observed equally often.
+bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows);
+
+/// Of line 12: V̂ᵖ + ε, one number per input feature.
+torch::Tensor adaact_denominator(const torch::Tensor& v_hat, double power, double eps);
+
+/// The numbers of one step, for the rows of one weight that share an input.
+struct AdaActScalars {
+  double lr = 0.0;                // η
+  double beta1 = 0.0;             // β₁
+  double weight_decay = 0.0;      // λ
+  double bias_correction1 = 1.0;  // 1 − β₁ᵗ, t the updates of this M
+};
+
+/// θ, M_t's storage and G_t of one parameter as matrices of so many rows.
+struct MatrixUpdate {
+  MatrixView theta;
+  torch::Tensor m;
+  torch::Tensor g;
+};
+MatrixUpdate matrices_of(const torch::Tensor& parameter, const AdaActParamState& state,
+                         std::int64_t rows);
+
+/// Line 9, in place: M_t = β₁ M_{t−1} + (1−β₁) G_t.
+void average_gradient(const torch::Tensor& m, const torch::Tensor& g, double beta1);
+
+// Lines 9 to 15, in place, for θ, M and G of shape (rows, n) and a denominator of shape (S, n): the rows
+// are S runs of equal length, each with its own input. θ may be narrower than M, which is float32 or
+// float64.
+
+/// Plain tensor operations: any device, any strides; the oracle.
+void adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
+                             const torch::Tensor& g, const torch::Tensor& denominator,
+                             const AdaActScalars& step);
+
+/// The same in one pass over contiguous CPU tensors.
+void adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+                       const torch::Tensor& denominator, const AdaActScalars& step);
+
+/// Picks one of the two.
+void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+                   const torch::Tensor& denominator, const AdaActScalars& step);
+
+/// What the authors' code does with parameters that have no observed input: θ ← θ − η(g + λθ).
+void plain_gradient_update(const std::vector<torch::Tensor>& theta,
+                           const std::vector<torch::Tensor>& g, const AdaActScalars& step);
+
+}  // namespace adaact

@@ -1,0 +1,205 @@
+#include "train/graph/graph_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <adaact/data/device_batches.h>
+#include <adaact/optim/non_finite.h>
+#include <torch/torch.h>
+
+#include "kernels/global_norm_cuda.h"
+#include "optim/base/step_parts.h"
+#include "train/graph/replayed_step.h"
+#include "train/graph/set_up_mutex.h"
+#include "train/probes/activation_probe.h"
+#include "train/step/evaluation_mode.h"
+#include "train/step/gradients.h"
+
+namespace adaact {
+namespace {
+
+class GraphEngine : public StepEngine {
+ public:
+  explicit GraphEngine(const TrainingTask& task)
+      : task_(task),
+        parts_(*StepParts::of(task.optimizer)),
+        host_decides_(parts_.host_work() != HostWork::Nothing),
+        batches_(task.train_data.dataset(), options_of(task.train_data), task.passes.device),
+        test_batches_(task.test_data.dataset(), options_of(task.test_data), task.passes.device),
+        readings_(torch::zeros({kMostUnread, 3},
+                               torch::dtype(torch::kFloat64).device(task.passes.device))),
+        next_reading_(torch::zeros({1}, torch::dtype(torch::kInt64).device(task.passes.device))),
+        record_(cuda_graph_recorder()),
+        sums_(torch::zeros({3}, torch::dtype(torch::kFloat64).device(task.passes.device))),
+        test_pass_(test_batches_, 0, record_),
+        last_test_pass_(test_batches_, test_batches_.batches_per_epoch() - 1, record_) {}
+
+  void start(std::int64_t epoch, std::int64_t first_batch) override {
+    batches_.start(epoch, first_batch);
+    next_batch_ = first_batch;
+    unread_.clear();
+    next_reading_.zero_();  // a step whose update threw has left a row
+  }
+
+  std::int64_t most_unread() const override { return host_decides_ ? 1 : kMostUnread; }
+
+  void take_step() override {
+    TORCH_CHECK(static_cast<std::int64_t>(unread_.size()) < kMostUnread,
+                "GraphEngine: ", unread_.size(), " steps are unread, expected < ", kMostUnread);
+    const bool is_last = next_batch_ == batches_.batches_per_epoch() - 1;
+    const Kind kind(is_last, parts_.layers_to_observe());
+    auto& step =
+        steps_.try_emplace(kind, batches_, next_batch_, task_.optimizer, record_).first->second;
+    if (is_last) last_of_epoch_ = &step;
+    step.replayed.take([&] { run_passes(step, is_last); });
+    ++next_batch_;
+    unread_.push_back(step.batch.labels.size(0));
+  }
+
+  StepReadings read() override {
+    const auto images = std::exchange(unread_, {});
+    const auto count = static_cast<std::int64_t>(images.size());
+    const auto values = readings_.narrow(0, 0, count).cpu();
+    next_reading_.zero_();
+    const auto rows = values.accessor<double, 2>();
+    StepReadings readings;
+    for (std::int64_t i = 0; i < count; ++i) {
+      readings.steps.push_back({rows[i][0], static_cast<std::int64_t>(rows[i][1]), rows[i][2],
+                                images[static_cast<std::size_t>(i)], /*batches=*/1});
+    }
+    if (!host_decides_) settle(readings);
+    return readings;
+  }
+
+  SecondMoments second_moments() const override { return last_of_epoch_->moments.read(); }
+
+  std::optional<Evaluation> evaluate(const std::function<bool()>& should_stop) override {
+    const torch::NoGradGuard no_grad;
+    const EvaluationMode mode(task_.model);
+    sums_.zero_();
+    test_batches_.start(/*epoch=*/0);
+    const auto count = test_batches_.batches_per_epoch();
+    for (std::int64_t batch = 0; batch < count; ++batch) {
+      if (should_stop()) return std::nullopt;
+      auto& pass = batch == count - 1 ? last_test_pass_ : test_pass_;
+      pass.replayed.run([&] {
+        test_batches_.enqueue_next(pass.batch.images, pass.batch.labels);
+        sums_ += evaluation_pass(task_.model, pass.batch.images, pass.batch.labels, task_.passes);
+      });
+    }
+    return to_evaluation(sums_.cpu(), task_.test_data.dataset().size());
+  }
+
+ private:
+  /// So that progress is seen and a wish to stop is heard.
+  static constexpr std::int64_t kMostUnread = 64;
+
+  /// Where a batch is written, as large as the one of this number.
+  struct GpuBatch {
+    GpuBatch(const DeviceBatches& batches, std::int64_t number)
+        : images(batches.empty_images(batches.batch_size(number))),
+          labels(batches.empty_labels(batches.batch_size(number))) {}
+    torch::Tensor images;
+    torch::Tensor labels;
+  };
+
+  struct Step {
+    Step(const DeviceBatches& batches, std::int64_t number, torch::optim::Optimizer& optimizer,
+         const Recorder& record)
+        : batch(batches, number), replayed(&optimizer, record) {}
+    GpuBatch batch;
+    ReplayedStep replayed;
+    MomentReadings moments;
+  };
+
+  struct TestPass {
+    TestPass(const DeviceBatches& batches, std::int64_t number, const Recorder& record)
+        : batch(batches, number), replayed(record) {}
+    GpuBatch batch;
+    ReplayedWork replayed;
+  };
+
+  /// The last step of an epoch is of its own kind: its batch may be smaller, and it also measures
+  /// activations. So is every set of layers that passes may have to observe.
+  using Kind = std::pair<bool, std::vector<bool>>;
+
+  DeviceBatches::Options options_of(const Loader& data) const {
+    return DeviceBatches::Options::of(data.options(), task_.passes.channels_last);
+  }
+
+  void run_passes(Step& step, bool is_last) {
+    std::optional<ActivationProbe> probe;
+    if (is_last) probe.emplace(task_.model);
+    const auto& [images, labels] = step.batch;
+    batches_.enqueue_next(images, labels);
+    task_.optimizer.zero_grad();
+    const auto pass = training_pass(task_.model, images, labels, labels.size(0), task_.passes);
+    record_reading(pass.loss, pass.correct(labels));
+    if (probe) step.moments = probe->take_on_device();
+  }
+
+  void record_reading(const torch::Tensor& loss, const torch::Tensor& correct) {
+    const torch::NoGradGuard no_grad;
+    const auto reading =
+        torch::cat({loss.to(torch::kFloat64).view({1}), correct.to(torch::kFloat64).view({1}),
+                    global_norm_cuda(model_gradients(task_.model))});
+    readings_.index_copy_(0, next_reading_, reading.unsqueeze(0));
+    next_reading_.add_(1);
+  }
+
+  void settle(StepReadings& readings) {
+    try {
+      parts_.settle();
+    } catch (const NonFiniteError&) {
+      auto& steps = readings.steps;
+      const auto first = std::find_if(steps.begin(), steps.end() - 1, [](const auto& reading) {
+        return !std::isfinite(reading.loss) || !std::isfinite(reading.gradient_norm);
+      });
+      steps.erase(first, steps.end());
+      readings.rejection = std::current_exception();
+    }
+  }
+
+  const TrainingTask task_;
+  StepParts& parts_;
+  const bool host_decides_;
+  DeviceBatches batches_;
+  DeviceBatches test_batches_;
+  torch::Tensor readings_;      // (steps, 3): loss, right answers, norm of the gradient
+  torch::Tensor next_reading_;  // (1): the row that the next step writes
+  const Recorder record_;
+  torch::Tensor sums_;  // as evaluation_pass() gives them, over the test batches so far
+  TestPass test_pass_;
+  TestPass last_test_pass_;  // its batch may be smaller
+  std::map<Kind, Step> steps_;
+  const Step* last_of_epoch_ = nullptr;
+  std::int64_t next_batch_ = 0;
+  std::vector<std::int64_t> unread_;  // images of each step
+};
+
+}  // namespace
+
+std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& task) {
+  const std::lock_guard<std::mutex> lock(set_up_mutex());
+  return std::make_unique<GraphEngine>(task);
+}
+
+std::string obstacle_to_graph_engine(const torch::optim::Optimizer& optimizer,
+                                     const Loader& train_data, const Loader& test_data,
+                                     torch::Device device) {
+  for (const auto* data : {&train_data, &test_data}) {
+    if (!DeviceBatches::fits(data->dataset(), device)) {
+      return "data of this size do not fit on the GPU";
+    }
+  }
+  const auto* parts = StepParts::of(optimizer);
+  const bool can_be_captured = parts != nullptr && parts->host_work() != HostWork::Everything;
+  return can_be_captured ? "" : "this optimizer's steps cannot be captured";
+}
+
+}  // namespace adaact

@@ -1,0 +1,17 @@
+#include <c10/util/Exception.h>
+
+#include "train/graph/graph_engine.h"
+
+namespace adaact {
+
+std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& /*task*/) {
+  TORCH_CHECK(false, "steps in CUDA graphs need a build with CUDA");
+}
+
+std::string obstacle_to_graph_engine(const torch::optim::Optimizer& /*optimizer*/,
+                                     const Loader& /*train_data*/, const Loader& /*test_data*/,
+                                     torch::Device /*device*/) {
+  return "this is a build without CUDA";
+}
+
+}  // namespace adaact

@@ -1,0 +1,43 @@
+#include "train/step/classification_pass.h"
+
+#include <algorithm>
+
+#include <torch/torch.h>
+
+#include "train/step/autocast.h"
+
+namespace adaact {
+
+torch::Tensor prepared_images(const Batch& batch, const PassSettings& settings) {
+  return batch.images.to(settings.device)
+      .contiguous(settings.channels_last ? torch::MemoryFormat::ChannelsLast
+                                         : torch::MemoryFormat::Contiguous);
+}
+
+TrainingPass training_pass(Model& model, const torch::Tensor& images, const torch::Tensor& labels,
+                           std::int64_t images_of_step, const PassSettings& settings) {
+  const auto logits = forward_with_autocast(model, images, settings.bf16);
+  const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum,
+                                              /*ignore_index=*/-100, settings.label_smoothing) /
+                    static_cast<double>(images_of_step);
+  loss.backward();
+  return {loss.detach(), logits.detach()};
+}
+
+torch::Tensor evaluation_pass(Model& model, const torch::Tensor& images,
+                              const torch::Tensor& labels, const PassSettings& settings) {
+  const auto logits = forward_with_autocast(model, images, settings.bf16);
+  const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
+  const auto best = std::get<1>(logits.topk(std::min<std::int64_t>(5, logits.size(1)), 1));
+  const auto hits = best.eq(labels.unsqueeze(1));
+  return torch::stack({loss.to(torch::kFloat64), hits.select(1, 0).sum().to(torch::kFloat64),
+                       hits.sum().to(torch::kFloat64)});
+}
+
+Evaluation to_evaluation(const torch::Tensor& sums, std::int64_t images) {
+  const auto values = sums.accessor<double, 1>();
+  const auto count = static_cast<double>(images);
+  return {values[0] / count, values[1] / count, values[2] / count, images};
+}
+
+}  // namespace adaact

@@ -1,0 +1,47 @@
+#pragma once
+
+// Passes of a classifier over a batch. What they return is still on the device, and nobody has waited for
+// it: whoever needs a number reads it.
+
+#include <cstdint>
+
+#include <adaact/data/loader.h>
+#include <adaact/models/model.h>
+#include <adaact/train/metrics.h>
+#include <torch/types.h>
+
+namespace adaact {
+
+/// How passes are computed, whatever they are for.
+struct PassSettings {
+  torch::Device device = torch::kCPU;
+  bool bf16 = false;             // autocast
+  bool channels_last = false;    // images; the weights are the model's own matter
+  double label_smoothing = 0.0;  // of the loss that is trained
+};
+
+/// A batch's images where and how the model wants them.
+torch::Tensor prepared_images(const Batch& batch, const PassSettings& settings);
+
+struct TrainingPass {
+  torch::Tensor loss;
+  torch::Tensor logits;  // (B, classes) float32
+
+  torch::Tensor correct(const torch::Tensor& labels) const {
+    return logits.argmax(1).eq(labels).sum();
+  }
+};
+
+/// Forward and backward. The loss is the images' share of the mean over all `images_of_step`; its
+/// gradients are added to those that are there.
+TrainingPass training_pass(Model& model, const torch::Tensor& images, const torch::Tensor& labels,
+                           std::int64_t images_of_step, const PassSettings& settings);
+
+/// (3) float64, sums over the images: loss, right answers, and right ones among the first five.
+torch::Tensor evaluation_pass(Model& model, const torch::Tensor& images,
+                              const torch::Tensor& labels, const PassSettings& settings);
+
+/// From the sums, added up over all batches and on the CPU.
+Evaluation to_evaluation(const torch::Tensor& sums, std::int64_t images);
+
+}  // namespace adaact

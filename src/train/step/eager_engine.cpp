@@ -1,0 +1,104 @@
+#include <utility>
+
+#include <adaact/train/evaluate.h>
+#include <torch/torch.h>
+
+#include "train/probes/activation_probe.h"
+#include "train/step/gradients.h"
+#include "train/step/step_engine.h"
+
+namespace adaact {
+namespace {
+
+class EagerEngine : public StepEngine {
+ public:
+  EagerEngine(const TrainingTask& task, std::int64_t accumulation, double clip_norm)
+      : task_(task), accumulation_(accumulation), clip_norm_(clip_norm) {}
+
+  void start(std::int64_t epoch, std::int64_t first_batch) override {
+    task_.train_data.start(epoch, first_batch);
+    next_batch_ = first_batch;
+  }
+
+  std::int64_t most_unread() const override { return 1; }
+
+  void take_step() override {
+    reading_ = {};
+    const auto waited_before = task_.train_data.seconds_waited();
+    const auto batches = next_batches();
+    reading_.wait_seconds = task_.train_data.seconds_waited() - waited_before;
+    reading_.batches = static_cast<std::int64_t>(batches.size());
+    for (const auto& batch : batches) reading_.images += batch.size();
+    next_batch_ += reading_.batches;
+
+    std::optional<ActivationProbe> probe;
+    if (next_batch_ == task_.train_data.batches_per_epoch()) probe.emplace(task_.model);
+    bool first_pass = true;  // SAM makes a second one, elsewhere: not what the step was like
+    task_.optimizer.step([&] {
+      task_.optimizer.zero_grad();
+      const auto sums = accumulate_gradients(batches);
+      const auto norm = clip_gradients(task_.model, clip_norm_);
+      if (std::exchange(first_pass, false)) {
+        reading_.loss = sums.loss;
+        reading_.correct = sums.correct;
+        reading_.gradient_norm = norm;
+        if (probe) second_moments_ = probe->take();
+      }
+      return torch::tensor(sums.loss, torch::kFloat64);
+    });
+  }
+
+  StepReadings read() override { return {{reading_}, nullptr}; }
+  SecondMoments second_moments() const override { return second_moments_; }
+
+  std::optional<Evaluation> evaluate(const std::function<bool()>& should_stop) override {
+    const auto& passes = task_.passes;
+    return evaluate_unless(should_stop, task_.model, task_.test_data, passes.device, passes.bf16,
+                           passes.channels_last);
+  }
+
+ private:
+  std::vector<Batch> next_batches() {
+    std::vector<Batch> batches;
+    while (static_cast<std::int64_t>(batches.size()) < accumulation_) {
+      auto batch = task_.train_data.next();
+      if (!batch) break;
+      batches.push_back(std::move(*batch));
+    }
+    return batches;
+  }
+
+  struct Sums {
+    double loss = 0.0;
+    std::int64_t correct = 0;
+  };
+
+  /// All batches of a step; the gradients are those of the mean loss.
+  Sums accumulate_gradients(const std::vector<Batch>& batches) {
+    Sums sums;
+    for (const auto& batch : batches) {
+      const auto labels = batch.labels.to(task_.passes.device);
+      const auto pass = training_pass(task_.model, prepared_images(batch, task_.passes), labels,
+                                      reading_.images, task_.passes);
+      sums.loss += pass.loss.item<double>();
+      sums.correct += pass.correct(labels).item<std::int64_t>();
+    }
+    return sums;
+  }
+
+  const TrainingTask task_;
+  const std::int64_t accumulation_;
+  const double clip_norm_;
+  std::int64_t next_batch_ = 0;
+  StepReading reading_;
+  SecondMoments second_moments_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepEngine> make_eager_engine(const TrainingTask& task, std::int64_t accumulation,
+                                              double clip_norm) {
+  return std::make_unique<EagerEngine>(task, accumulation, clip_norm);
+}
+
+}  // namespace adaact

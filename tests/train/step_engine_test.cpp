@@ -1,0 +1,108 @@
+#include "train/step/step_engine.h"
+
+#include <limits>
+
+#include <adaact/data/synthetic.h>
+#include <adaact/models/registry.h>
+#include <adaact/optim/registry.h>
+#include <adaact/train/evaluate.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace {
+
+using namespace adaact;
+
+/// Five batches of four images, the last one of two.
+class EngineParts {
+ public:
+  EngineParts() {
+    torch::manual_seed(5);
+    auto options = default_model_options("mlp");
+    options.hidden = {12};
+    model = make_model("mlp", options);
+    optimizer = make_optimizer("sgd", *model);
+  }
+
+  TrainingTask task() { return {*model, *optimizer, data, data, {}}; }
+
+  static Loader loader() {
+    SyntheticOptions synthetic;
+    synthetic.size = 18;
+    synthetic.shape = {1, 28, 28};
+    LoaderOptions options;
+    options.batch_size = 4;
+    return {make_synthetic(synthetic), options};
+  }
+
+  Loader data = loader();
+  std::shared_ptr<Model> model;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+};
+
+constexpr double kNoClipping = std::numeric_limits<double>::infinity();
+
+TEST(EagerEngine, EntersAnEpochAndTellsWhatEachStepTook) {
+  EngineParts parts;
+  const auto made = make_eager_engine(parts.task(), /*accumulation=*/3, kNoClipping);
+  auto& engine = *made;
+  EXPECT_EQ(engine.most_unread(), 1);
+  engine.start(/*epoch=*/1, /*first_batch=*/0);
+  engine.take_step();
+  const auto first = engine.read();
+  ASSERT_EQ(first.steps.size(), 1U);
+  EXPECT_EQ(first.steps[0].images, 12);
+  EXPECT_EQ(first.steps[0].batches, 3);
+  EXPECT_FALSE(first.rejection);
+  EXPECT_TRUE(engine.second_moments().empty()) << "it is not the last step";
+  engine.take_step();
+  const auto last = engine.read().steps.at(0);
+  EXPECT_EQ(last.images, 6);
+  EXPECT_EQ(last.batches, 2);
+  EXPECT_EQ(engine.second_moments().size(), 2U);
+
+  EngineParts again;
+  const auto entered = make_eager_engine(again.task(), /*accumulation=*/3, kNoClipping);
+  entered->start(/*epoch=*/1, /*first_batch=*/3);
+  entered->take_step();
+  EXPECT_EQ(entered->read().steps.at(0).images, 6);
+  EXPECT_EQ(entered->second_moments()[0].second, engine.second_moments()[0].second)
+      << "of the images themselves";
+}
+
+TEST(EagerEngine, EvaluatesAsEvaluateDoes) {
+  EngineParts parts;
+  const auto engine = make_eager_engine(parts.task(), /*accumulation=*/1, kNoClipping);
+  const auto ours = engine->evaluate([] { return false; }).value();
+  const auto theirs = evaluate(*parts.model, parts.data, torch::kCPU);
+  EXPECT_EQ(ours.loss, theirs.loss);
+  EXPECT_EQ(ours.top1, theirs.top1);
+  EXPECT_EQ(ours.top5, theirs.top5);
+  EXPECT_EQ(ours.images, 18);
+  EXPECT_FALSE(engine->evaluate([] { return true; }));
+}
+
+TEST(ClassificationPass, IsTheMeanLossOfTheStep) {
+  EngineParts parts;
+  parts.data.start(0);
+  const auto batch = parts.data.next().value();
+  const auto pass = training_pass(*parts.model, prepared_images(batch, {}), batch.labels,
+                                  batch.size(), PassSettings());
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parts.model->parameters()) {
+    gradients.push_back(parameter.grad().clone());
+  }
+  parts.model->zero_grad();
+  const auto logits = parts.model->forward(batch.images);
+  const auto loss = torch::cross_entropy_loss(logits, batch.labels);
+  loss.backward();
+  EXPECT_EQ(pass.loss.item<double>(), loss.item<double>());
+  EXPECT_EQ(pass.correct(batch.labels).item<std::int64_t>(),
+            logits.argmax(1).eq(batch.labels).sum().item<std::int64_t>());
+  EXPECT_FALSE(pass.loss.requires_grad());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    EXPECT_TRUE(torch::equal(gradients[i], parts.model->parameters()[i].grad()));
+  }
+}
+
+}  // namespace
