@@ -1,5 +1,6 @@
 #include "kernels/all_finite.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -52,6 +53,12 @@ bool all_finite(const torch::Tensor& tensor) {
     }
   }
   return torch::isfinite(tensor).all().item<bool>();
+}
+
+std::optional<std::size_t> first_non_finite(const std::vector<torch::Tensor>& tensors) {
+  const auto found = std::find_if_not(tensors.begin(), tensors.end(), all_finite);
+  if (found == tensors.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - tensors.begin());
 }
 
 }  // namespace adaact

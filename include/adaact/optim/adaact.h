@@ -85,7 +85,7 @@ class AdaAct : public ObservingOptimizer {
   struct Internals;
 
   // A step: src/optim/adaact/adaact.cpp.
-  std::shared_ptr<const StepStatistics> take_observations() override;
+  std::shared_ptr<const StepStatistics> measure() override;
   void decide(const StepStatistics& statistics) override;
   void apply(const StepStatistics& statistics) override;
   void settle(std::int64_t steps) override;

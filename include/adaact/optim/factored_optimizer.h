@@ -62,7 +62,7 @@ class FactoredOptimizer : public ObservingOptimizer {
                                      std::size_t weight) const = 0;
 
  private:
-  std::shared_ptr<const StepStatistics> take_observations() override;
+  std::shared_ptr<const StepStatistics> measure() override;
   void decide(const StepStatistics& statistics) override;
   void apply(const StepStatistics& statistics) override;
   void settle(std::int64_t steps) override;

@@ -50,9 +50,9 @@ class ObservingOptimizer : public NamedOptimizer {
   ObservingOptimizer(ObservingOptimizer&&) noexcept;
 
   void start_observing(std::shared_ptr<Listener> listener);
+  /// For measure(), once it has taken what the listener has gathered.
+  void rethrow_failed_observation() const { observer_->rethrow_failure(); }
 
-  /// The statistics of what the listener has gathered since the last step, which starts anew.
-  virtual std::shared_ptr<const StepStatistics> take_observations() = 0;
   /// Has the listener start anew.
   virtual void clear_observations() = 0;
   /// Why this parameter's update follows what was observed; empty where it does not.
@@ -67,7 +67,6 @@ class ObservingOptimizer : public NamedOptimizer {
   /// The gradient of a layer's output is part of what is observed.
   virtual bool needs_output() const { return false; }
 
-  std::shared_ptr<const StepStatistics> measure() override;
   void settle(std::int64_t steps) override;
   void drop_observations() override { discard_observations(); }
   void on_state_loaded() override;

@@ -193,9 +193,10 @@ AdaAct::AdaAct(LayerMap its_model, std::vector<torch::optim::OptimizerParamGroup
 AdaAct::AdaAct(AdaAct&& other) noexcept = default;
 AdaAct::~AdaAct() = default;
 
-std::shared_ptr<const StepStatistics> AdaAct::take_observations() {
+std::shared_ptr<const StepStatistics> AdaAct::measure() {
   auto inputs = std::make_shared<ObservedInputs>();
   inputs->moments = internals_->accumulator->take();
+  rethrow_failed_observation();
   for (const auto& observed : inputs->moments) {
     if (!observed.moment.sum.defined()) continue;
     inputs->checked.push_back(

@@ -44,32 +44,31 @@ std::int64_t NamedOptimizer::skipped_steps() const noexcept { return parts_->ski
 
 std::string NamedOptimizer::label() const { return parts_->codec().optimizer(); }
 
-const LayerMap& NamedOptimizer::model() const noexcept { return parts_->managed().model(); }
+const LayerMap& NamedOptimizer::model() const noexcept { return parts_->model(); }
 
 const std::vector<std::size_t>& NamedOptimizer::managed() const noexcept {
-  return parts_->managed().indices();
+  return parts_->managed();
 }
 
 bool NamedOptimizer::is_managed(std::size_t index) const {
-  return parts_->managed().group_of(index).has_value();
+  return parts_->group_of(index).has_value();
 }
 
 std::int64_t NamedOptimizer::group_of(std::size_t index) const {
-  return static_cast<std::int64_t>(parts_->managed().group_of(index).value());
+  return static_cast<std::int64_t>(parts_->group_of(index).value());
 }
 
 const torch::optim::OptimizerOptions& NamedOptimizer::group_options(std::size_t index) const {
-  return param_groups_[parts_->managed().group_of(index).value()].options();
+  return param_groups_[parts_->group_of(index).value()].options();
 }
 
-std::vector<std::size_t> NamedOptimizer::trained() const { return parts_->managed().trained(); }
+std::vector<std::size_t> NamedOptimizer::trained() const { return parts_->trained(); }
 
-bool NamedOptimizer::is_trained(std::size_t index) const {
-  return parts_->managed().is_trained(index);
-}
+bool NamedOptimizer::is_trained(std::size_t index) const { return parts_->is_trained(index); }
 
 std::vector<torch::Tensor> NamedOptimizer::tensors(const std::vector<std::size_t>& indices) const {
   std::vector<torch::Tensor> tensors;
+  tensors.reserve(indices.size());
   for (const auto index : indices) tensors.push_back(parameter(index).tensor);
   return tensors;
 }

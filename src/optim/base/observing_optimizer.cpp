@@ -75,12 +75,6 @@ std::optional<std::size_t> ObservingOptimizer::joint_bias(std::size_t weight) co
   return std::nullopt;
 }
 
-std::shared_ptr<const StepStatistics> ObservingOptimizer::measure() {
-  auto statistics = take_observations();
-  observer_->rethrow_failure();
-  return statistics;
-}
-
 void ObservingOptimizer::settle(std::int64_t steps) {
   if (steps > 0 && !std::exchange(first_step_done_, true)) warn_about_unseen_layers();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -9,7 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ScopeExit.h>
 
-#include "optim/base/first_non_finite.h"
+#include "kernels/all_finite.h"
 #include "optim/base/state_codec.h"
 #include "optim/device/device_session.h"
 
@@ -59,9 +60,12 @@ const StepParts* StepParts::of(const torch::optim::Optimizer& optimizer) {
 
 StepParts::StepParts(torch::optim::Optimizer& optimizer, StepAlgorithm& algorithm, LayerMap model,
                      const StateCodec& codec)
-    : optimizer_(&optimizer), algorithm_(&algorithm), codec_(&codec), managed_(std::move(model)) {
-  TORCH_CHECK(!managed_.model().parameters().empty(), codec.optimizer(),
-              ": the model has no parameters");
+    : optimizer_(&optimizer),
+      algorithm_(&algorithm),
+      codec_(&codec),
+      model_(std::move(model)),
+      group_of_(model_.parameters().size()) {
+  TORCH_CHECK(!model_.parameters().empty(), codec.optimizer(), ": the model has no parameters");
 }
 
 StepParts::~StepParts() = default;
@@ -73,16 +77,40 @@ void StepParts::rebind(torch::optim::Optimizer& optimizer, StepAlgorithm& algori
 
 void StepParts::index_parameters() {
   const auto& groups = optimizer_->param_groups();
-  for (const auto& group : groups) {
-    codec_->check(group.options());
-    check_same_policy(*codec_, group.options(), groups[0].options());
+  const auto owner = codec_->optimizer();
+  std::vector<std::size_t> managed;
+  std::vector<std::optional<std::size_t>> group_of(model_.parameters().size());
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    codec_->check(groups[g].options());
+    check_same_policy(*codec_, groups[g].options(), groups[0].options());
+    for (const auto& tensor : groups[g].params()) {
+      const auto index = index_in_model(model_, tensor, owner);
+      if (group_of[index] == g) continue;  // tied, and listed under each name
+      const auto& name = model_.parameters()[index].name;
+      TORCH_CHECK(!group_of[index], owner, ": '", name, "' is in two parameter groups, ",
+                  *group_of[index], " and ", g);
+      TORCH_CHECK(!tensor.is_complex() || algorithm_->takes_complex(groups[g].options()), owner,
+                  ": '", name, "' is ", tensor.scalar_type(), ", expected a real parameter");
+      group_of[index] = g;
+      managed.push_back(index);
+    }
   }
-  managed_.index(groups, codec_->optimizer(), [&](const NamedParameter& parameter, std::size_t g) {
-    TORCH_CHECK(!parameter.tensor.is_complex() || algorithm_->takes_complex(groups[g].options()),
-                codec_->optimizer(), ": '", parameter.name, "' is ", parameter.tensor.scalar_type(),
-                ", expected a real parameter");
-  });
+  managed_ = std::move(managed);
+  group_of_ = std::move(group_of);
   algorithm_->on_groups_indexed();
+}
+
+bool StepParts::is_trained(std::size_t index) const {
+  const auto& tensor = model_.parameters()[index].tensor;
+  // LibTorch 1.13 keeps the gradient of a parameter that was frozen.
+  return group_of_[index] && tensor.requires_grad() && tensor.grad().defined();
+}
+
+std::vector<std::size_t> StepParts::trained() const {
+  std::vector<std::size_t> trained;
+  std::copy_if(managed_.begin(), managed_.end(), std::back_inserter(trained),
+               [this](std::size_t index) { return is_trained(index); });
+  return trained;
 }
 
 torch::Tensor StepParts::step(const torch::optim::Optimizer::LossClosure& closure) {
@@ -113,7 +141,7 @@ void StepParts::measure(Verdict verdict) {
   // been changed in place.
   index_parameters();
   check_gradients();
-  for (const auto& parameter : managed_.model().parameters()) {
+  for (const auto& parameter : model_.parameters()) {
     measured_.gradients.push_back(parameter.tensor.grad());
   }
   auto checked = everything_checked();
@@ -136,8 +164,8 @@ void StepParts::measure(Verdict verdict) {
 /// Throws for a sparse gradient where the algorithm takes none.
 void StepParts::check_gradients() const {
   if (algorithm_->takes_sparse_gradients()) return;
-  for (const auto index : managed_.trained()) {
-    const auto& parameter = managed_.model().parameters()[index];
+  for (const auto index : trained()) {
+    const auto& parameter = model_.parameters()[index];
     TORCH_CHECK(parameter.tensor.grad().layout() == torch::kStrided, codec_->optimizer(),
                 ": the gradient of '", parameter.name, "' is ", parameter.tensor.grad().layout(),
                 ", expected a dense one");
@@ -146,7 +174,7 @@ void StepParts::check_gradients() const {
 
 std::vector<Checked> StepParts::everything_checked() const {
   auto checked = measured_.statistics->checked;
-  for (const auto index : managed_.trained()) {
+  for (const auto index : trained()) {
     checked.push_back({measured_.gradients[index], kGradient, index});
   }
   return checked;
@@ -228,7 +256,7 @@ void StepParts::reject(std::size_t culprit, const char* consequence) const {
   if (algorithm_->non_finite_policy() == NonFinitePolicy::Skip) return;
   const auto& checked = checked_.at(culprit);
   throw NonFiniteError(codec_->optimizer() + ": " + checked.what + " '" +
-                       managed_.model().parameters()[checked.parameter].name +
+                       model_.parameters()[checked.parameter].name +
                        "' is not finite; the step was rejected " + consequence);
 }
 
@@ -241,7 +269,7 @@ void StepParts::send_learning_rates() {
 void StepParts::resume(const Measured& measured) {
   forget_step();
   measured_ = measured;
-  const auto& parameters = managed_.model().parameters();
+  const auto& parameters = model_.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     parameters[i].tensor.mutable_grad() = measured.gradients[i];
   }
@@ -270,7 +298,7 @@ void StepParts::works_on(std::vector<const void*> memory) {
 }
 
 OptimizerState StepParts::export_state() const {
-  auto exported = export_named_state(*optimizer_, managed_.model(), *codec_);
+  auto exported = export_named_state(*optimizer_, model_, *codec_);
   exported.counters = {{kSteps, steps_}, {kSkippedSteps, skipped_steps_}};
   return exported;
 }
@@ -278,7 +306,7 @@ OptimizerState StepParts::export_state() const {
 void StepParts::import_state(const OptimizerState& saved, const std::string& source) {
   const auto steps = counter_of(saved, kSteps, source);
   const auto skipped_steps = counter_of(saved, kSkippedSteps, source);
-  import_named_state(*optimizer_, managed_.model(), *codec_, saved, source);
+  import_named_state(*optimizer_, model_, *codec_, saved, source);
   steps_ = steps;
   skipped_steps_ = skipped_steps;
   session_.reset();  // it counted from the state before

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,8 +12,6 @@
 #include <adaact/optim/named_state.h>
 #include <adaact/optim/step_algorithm.h>
 #include <torch/optim/optimizer.h>
-
-#include "optim/base/managed_parameters.h"
 
 namespace adaact {
 
@@ -102,9 +101,17 @@ class StepParts {
   // For the algorithm.
 
   const StateCodec& codec() const noexcept { return *codec_; }
-  const ManagedParameters& managed() const noexcept { return managed_; }
+  const LayerMap& model() const noexcept { return model_; }
+  /// Indices into model().parameters() of everything in a group, each once.
+  const std::vector<std::size_t>& managed() const noexcept { return managed_; }
+  /// By parameter of the model; nothing where it is in no group.
+  const std::optional<std::size_t>& group_of(std::size_t index) const { return group_of_[index]; }
+  bool is_trained(std::size_t index) const;
+  /// Those of managed() that have a gradient and may change.
+  std::vector<std::size_t> trained() const;
   std::int64_t steps() const noexcept { return steps_; }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
+  /// Reads the groups anew, or throws and leaves everything as it was.
   void index_parameters();
   /// HostWork::Nothing unless told otherwise.
   void set_host_work(HostWork host_work) noexcept { host_work_ = host_work; }
@@ -144,7 +151,9 @@ class StepParts {
   torch::optim::Optimizer* optimizer_;
   StepAlgorithm* algorithm_;
   const StateCodec* codec_;
-  ManagedParameters managed_;
+  LayerMap model_;
+  std::vector<std::size_t> managed_;
+  std::vector<std::optional<std::size_t>> group_of_;
   HostWork host_work_ = HostWork::Nothing;
   std::function<std::vector<bool>()> layers_to_observe_;
 

@@ -123,9 +123,10 @@ void FactoredOptimizer::choose_what_to_measure() {
   internals_->listener->set_layers(std::move(layers));
 }
 
-std::shared_ptr<const StepStatistics> FactoredOptimizer::take_observations() {
+std::shared_ptr<const StepStatistics> FactoredOptimizer::measure() {
   auto observed = std::make_shared<ObservedFactors>();
   observed->sums = internals_->listener->take();
+  rethrow_failed_observation();
   for (const auto& sums : observed->sums) {
     observed->checked.push_back(
         {sums.inputs.sum, "the input of the layer with weight", sums.weight});

@@ -16,8 +16,9 @@
 #include <adaact/optim/observing_optimizer.h>
 #include <torch/optim/lbfgs.h>
 
+#include "kernels/all_finite.h"
 #include "kernels/global_norm.h"
-#include "optim/base/first_non_finite.h"
+#include "optim/device/device_session.h"
 #include "optim/libtorch/libtorch_codec.h"
 
 namespace adaact {
@@ -91,6 +92,32 @@ void set_state_of_base(torch::optim::Optimizer& base, const LayerMap& model,
   } else {
     import_named_state(base, model, *codec_of_libtorch(base), state, source);
   }
+}
+
+/// "the gradient of 'fc.weight' is not finite", or nothing if all of the optimizer's are.
+std::string non_finite_gradient(const torch::optim::Optimizer& optimizer, const LayerMap& model) {
+  std::vector<torch::Tensor> gradients;
+  std::vector<torch::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      const auto& gradient = parameter.grad();
+      if (!parameter.requires_grad() || !gradient.defined()) continue;
+      gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+      parameters.push_back(parameter);
+    }
+  }
+  std::optional<std::size_t> culprit;
+  if (DeviceSession::can_check(gradients)) {  // one launch and one wait for all
+    DeviceSession session(/*groups=*/1, gradients[0].device());
+    session.begin(gradients);
+    culprit = session.culprit();
+  } else {
+    culprit = first_non_finite(gradients);
+  }
+  if (!culprit) return {};
+  const auto index = model.find(parameters[*culprit]);
+  const auto name = index ? model.parameters()[*index].name : "a parameter";
+  return "the gradient of '" + name + "' is not finite";
 }
 
 std::string sam_of(const std::string& base) { return "Sam(" + base + ")"; }
