@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "io/error_text.h"
+#include "io/printable.h"
 #include "output.h"
 #include "run_files.h"
 #include "run_options.h"
@@ -38,7 +39,7 @@ ordered_json to_json(const std::string& image, const Classes& classes) {
 void print(const std::string& image, const Classes& classes) {
   std::printf("%s\n", image.c_str());
   for (const auto& each : classes) {
-    std::printf("  %6.2f %%  %s\n", 100.0 * each.probability, each.name.c_str());
+    std::printf("  %6.2f %%  %s\n", 100.0 * each.probability, printable(each.name).c_str());
   }
 }
 

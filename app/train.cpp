@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "io/json_text.h"
 #include "output.h"
 #include "progress.h"
 #include "run_files.h"
@@ -34,7 +35,7 @@ struct TrainArguments {
 
 void set_optimizer_option(RunConfig& config, const char* name, double value) {
   TORCH_CHECK(std::isfinite(value), name, " is ", value, ", expected a finite number");
-  auto options = json::parse(config.optimizer_options, nullptr, /*allow_exceptions=*/false);
+  auto options = try_parse_json<json>(config.optimizer_options).value;
   TORCH_CHECK(options.is_object(), "--optimizer-options is '", config.optimizer_options,
               "', expected a JSON object");
   options[name] = value;

@@ -23,6 +23,10 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # into another for a header, where that would be an error.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # LibTorch's macros may be called without their last argument, which ISO C++17 does not allow.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-gnu-zero-variadic-macro-arguments>)
+endif()
 if(ADAACT_WARNINGS_AS_ERRORS)
   add_compile_options(
     $<$<COMPILE_LANGUAGE:CXX>:-Werror>

@@ -13,7 +13,7 @@
 
 #include "gpu_kernels/work.h"
 #include "optim/device/device_step.h"
-#include "train/graph/replayed_work.h"
+#include "train/graph/replayed_step.h"
 
 namespace adaact::bench {
 namespace {

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "data/record_file.h"
+#include "io/file_descriptor.h"
 
 namespace adaact {
 namespace {
@@ -41,8 +42,7 @@ std::vector<std::string> read_class_names(const fs::path& path, std::int64_t cla
     for (std::int64_t i = 0; i < classes; ++i) names.push_back(std::to_string(i));
     return names;
   }
-  std::ifstream file(path);
-  TORCH_CHECK(file.good(), "adaact: ", path.string(), " cannot be opened");
+  std::istringstream file(read_file(path));
   for (std::string line; std::getline(file, line);) {
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (!line.empty()) names.push_back(line);
@@ -53,7 +53,8 @@ std::vector<std::string> read_class_names(const fs::path& path, std::int64_t cla
 }
 
 std::int64_t count_records(const fs::path& path, std::int64_t record_bytes) {
-  TORCH_CHECK(fs::is_regular_file(path), "adaact: there is no file ", path.string());
+  TORCH_CHECK(fs::exists(path), "adaact: there is no file ", path.string());
+  open_regular_file(path);  // or an error that says what it is
   const auto bytes = static_cast<std::int64_t>(fs::file_size(path));
   const auto records = bytes / record_bytes;
   TORCH_CHECK(bytes > 0, "adaact: ", path.string(), " is empty");
@@ -70,14 +71,13 @@ struct Destination {
   std::int64_t* labels;
 };
 
-void read_records(const fs::path& path, const Format& format, std::int64_t image_bytes,
+void read_records(RecordFile& file, const Format& format, std::int64_t image_bytes,
                   std::int64_t records, Destination& to) {
-  RecordFile file(path);
   for (std::int64_t record = 0; record < records; ++record) {
     for (const auto count : format.label_counts) {
       std::uint8_t label = 0;
       file.read(&label, 1, "a label");
-      TORCH_CHECK(label < count, "adaact: ", path.string(), " has label ", int{label},
+      TORCH_CHECK(label < count, "adaact: ", file.path().string(), " has label ", int{label},
                   " in record ", record, " at byte ", file.offset() - 1, ", expected 0 to ",
                   count - 1);
       *to.labels = label;
@@ -101,13 +101,16 @@ std::shared_ptr<ImageTensorDataset> read_cifar(const fs::path& folder, CifarKind
 
   auto names = format.training_files;
   if (split == Split::Test) names = {format.test_file};
-  std::vector<std::int64_t> records;
+  struct Records {
+    std::int64_t there;
+    std::int64_t wanted;
+  };
+  std::vector<Records> files;
   std::int64_t size = 0;
   for (const auto* name : names) {
-    auto count = count_records(place / name, record_bytes);
-    if (limit > 0) count = std::min(count, limit - size);
-    records.push_back(count);
-    size += count;
+    const auto count = count_records(place / name, record_bytes);
+    files.push_back({count, limit > 0 ? std::min(count, limit - size) : count});
+    size += files.back().wanted;
   }
 
   const auto& shape = info.shape;
@@ -115,7 +118,10 @@ std::shared_ptr<ImageTensorDataset> read_cifar(const fs::path& folder, CifarKind
   auto labels = torch::empty({size}, torch::kLong);
   Destination to{images.data_ptr<std::uint8_t>(), labels.data_ptr<std::int64_t>()};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    read_records(place / names[i], format, image_bytes, records[i], to);
+    RecordFile file(place / names[i]);
+    read_records(file, format, image_bytes, files[i].wanted, to);
+    // A gzip file under this name would have more in it than its size says.
+    if (files[i].wanted == files[i].there) file.expect_end();
   }
   info.class_names = read_class_names(place / format.class_names_file, format.label_counts.back());
   return std::make_shared<ImageTensorDataset>(std::move(info), images, labels);

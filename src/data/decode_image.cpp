@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <string>
 
 #include <c10/util/Exception.h>
+
+#include "io/file_descriptor.h"
 
 namespace adaact {
 namespace {
@@ -14,16 +15,9 @@ namespace {
 EncodedImage read_whole(const std::filesystem::path& path) {
   TORCH_CHECK(!std::filesystem::is_directory(path), "adaact: ", path.string(),
               " is a folder, expected a JPEG or PNG file");
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  TORCH_CHECK(file.good(), "adaact: ", path.string(), " cannot be opened");
-  const auto size = static_cast<std::int64_t>(file.tellg());
-  TORCH_CHECK(size > 0, "adaact: ", path.string(), " is empty");
-  EncodedImage image{path, std::vector<std::uint8_t>(static_cast<std::size_t>(size))};
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(image.bytes.data()), size);
-  TORCH_CHECK(file.gcount() == size, "adaact: ", path.string(), " cannot be read at byte ",
-              file.gcount());
-  return image;
+  const auto bytes = read_file(path);
+  TORCH_CHECK(!bytes.empty(), "adaact: ", path.string(), " is empty");
+  return {path, {bytes.begin(), bytes.end()}};
 }
 
 template <std::size_t Size>
@@ -44,21 +38,26 @@ std::string first_bytes(const std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
-RgbImage decode_image(const std::filesystem::path& path) {
+RgbImage decode_image(const std::filesystem::path& path) { return decode_image(read_whole(path)); }
+
+RgbImage decode_image(const EncodedImage& file) {
   constexpr std::array<std::uint8_t, 3> kJpeg{0xFF, 0xD8, 0xFF};
   constexpr std::array<std::uint8_t, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-  const auto file = read_whole(path);
   if (starts_with(file.bytes, kJpeg)) return decode_jpeg(file);
   if (starts_with(file.bytes, kPng)) return decode_png(file);
-  TORCH_CHECK(false, "adaact: ", path.string(), " is neither JPEG nor PNG: it has",
+  TORCH_CHECK(false, "adaact: ", file.path.string(), " is neither JPEG nor PNG: it has",
               first_bytes(file.bytes), " at byte 0");
 }
 
-RgbImage allocate_image(const EncodedImage& file, std::int64_t height, std::int64_t width) {
-  constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;
+RgbImage allocate_image(const EncodedImage& file, std::int64_t height, std::int64_t width,
+                        std::int64_t least_bytes) {
   TORCH_CHECK(height > 0 && width > 0 && height <= kMostPixels / width,
               "adaact: ", file.path.string(), " has ", height, "x", width,
               " pixels, expected 1 to ", kMostPixels);
+  TORCH_CHECK(least_bytes <= static_cast<std::int64_t>(file.bytes.size()),
+              "adaact: ", file.path.string(), " is truncated or no image: ", height, "x", width,
+              " pixels do not fit into ", file.bytes.size(), " bytes, expected at least ",
+              least_bytes);
   return {height, width, std::vector<std::uint8_t>(static_cast<std::size_t>(height * width * 3))};
 }
 

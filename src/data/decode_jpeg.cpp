@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <utility>
@@ -27,7 +28,7 @@ class JpegDecoder {
 
   RgbImage decode() {
     guarded(read_header);
-    image_ = allocate_image(file_, info_.image_height, info_.image_width);
+    image_ = allocate_image(file_, info_.image_height, info_.image_width, least_bytes());
     guarded(read_pixels);
     return std::move(image_);
   }
@@ -50,6 +51,31 @@ class JpegDecoder {
     // libjpeg goes from YCCK to CMYK, and from there no further.
     const bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
     info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    self.progress_.progress_monitor = check_scans;
+    info->progress = &self.progress_;
+  }
+
+  /// Huffman coding spends a bit at least on every block of 64 samples. Arithmetic coding has no such
+  /// bound, but for a photograph a quarter of it is little enough.
+  std::int64_t least_bytes() const {
+    std::int64_t blocks = 0;
+    for (int i = 0; i < info_.num_components; ++i) {
+      const auto& component = info_.comp_info[i];
+      blocks = std::max(blocks, std::int64_t{component.width_in_blocks} *
+                                    std::int64_t{component.height_in_blocks});
+    }
+    return blocks / (info_.arith_code != 0 ? 32 : 8);
+  }
+
+  /// libjpeg calls this once for every row of blocks and scan.
+  static void check_scans(j_common_ptr info) {
+    const auto* image = reinterpret_cast<j_decompress_ptr>(info);
+    const auto pixels = std::int64_t{image->image_height} * image->image_width;
+    const auto most = std::min(kMostScans, kMostScannedPixels / pixels);
+    if (image->input_scan_number <= most) return;
+    auto* self = static_cast<JpegDecoder*>(info->client_data);
+    std::snprintf(self->message_, sizeof self->message_, "it has more than %ld scans", most);
+    std::longjmp(self->landing_, 1);
   }
 
   static void read_pixels(JpegDecoder& self) {
@@ -111,6 +137,7 @@ class JpegDecoder {
   const EncodedImage& file_;
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
   std::jmp_buf landing_{};
   char message_[JMSG_LENGTH_MAX]{};
   RgbImage image_;

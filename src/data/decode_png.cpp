@@ -7,6 +7,7 @@
 #include <png.h>
 
 #include "data/decode_image.h"
+#include "data/deflate_limit.h"
 
 namespace adaact {
 namespace {
@@ -22,7 +23,8 @@ class PngDecoder {
 
   RgbImage decode() {
     guarded(read_header);
-    image_ = allocate_image(file_, height_, width_);
+    image_ = allocate_image(file_, height_, width_,
+                            std::int64_t{height_} * row_bits_ / 8 / kBestDeflateRatio);
     for (png_uint_32 y = 0; y < height_; ++y) {
       rows_.push_back(image_.pixels.data() + std::size_t{y} * width_ * 3);
     }
@@ -46,9 +48,14 @@ class PngDecoder {
     self.info_ = png_create_info_struct(self.png_);
     if (self.info_ == nullptr) self.leave("libpng cannot start");
     png_set_read_fn(self.png_, &self, on_read);
+    // Of texts, profiles and the like nothing is needed. libpng would unpack them, up to 8 MB for each
+    // chunk and a thousand chunks.
+    png_set_keep_unknown_chunks(self.png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(self.png_, self.info_);
     self.width_ = png_get_image_width(self.png_, self.info_);
     self.height_ = png_get_image_height(self.png_, self.info_);
+    self.row_bits_ = std::int64_t{self.width_} * png_get_bit_depth(self.png_, self.info_) *
+                     png_get_channels(self.png_, self.info_);
     png_set_scale_16(self.png_);
     png_set_palette_to_rgb(self.png_);
     png_set_gray_to_rgb(self.png_);  // also spreads 1, 2 and 4 bits over 8
@@ -91,6 +98,7 @@ class PngDecoder {
   png_infop info_ = nullptr;
   png_uint_32 width_ = 0;
   png_uint_32 height_ = 0;
+  std::int64_t row_bits_ = 0;  // in the file
   std::size_t offset_ = 0;
   std::jmp_buf landing_{};
   char message_[200]{};

@@ -8,12 +8,17 @@
 
 #include <c10/util/Exception.h>
 
+#include "data/deflate_limit.h"
+#include "io/file_descriptor.h"
+
 namespace adaact {
 
 RecordFile::RecordFile(std::filesystem::path path) : path_(std::move(path)) {
-  file_ = gzopen(path_.c_str(), "rb");
+  auto file = open_regular_file(path_);
+  file_ = gzdopen(file.number(), "rb");
   TORCH_CHECK(file_ != nullptr, "adaact: ", path_.string(),
               " cannot be opened: ", std::strerror(errno));
+  file.release();  // closed with file_
   gzbuffer(file_, 1 << 17);
 }
 
@@ -63,9 +68,8 @@ void RecordFile::expect_end() {
 }
 
 void RecordFile::expect_room_for(std::int64_t bytes) const {
-  constexpr std::int64_t kBestCompression = 1032;  // of deflate: a run of 258 bytes in 2 bits
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path_));
-  TORCH_CHECK(bytes / kBestCompression <= size, "adaact: ", path_.string(),
+  TORCH_CHECK(bytes / kBestDeflateRatio <= size, "adaact: ", path_.string(),
               " is truncated or no data file: its header announces ", bytes,
               " bytes, which a file of ", size, " bytes cannot hold");
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace adaact {
@@ -17,7 +19,11 @@ class FileDescriptor {
 
   bool is_open() const noexcept { return number_ >= 0; }
   int number() const noexcept { return number_; }
+  /// Leaves the file to the caller, open.
+  int release() noexcept;
 
+  /// Reads as many bytes, or what there is up to the end of the file. Returns how many.
+  std::size_t read(char* to, std::size_t bytes, const std::filesystem::path& name) const;
   /// Writes all of the bytes.
   void write(std::string_view bytes, const std::filesystem::path& name) const;
   /// Flushes what was written to the disk.
@@ -26,5 +32,16 @@ class FileDescriptor {
  private:
   int number_ = -1;
 };
+
+/// Opens a file to read it. Whatever is no regular file, nor a link to one, is an error that says what it
+/// is: a pipe or a device may have no end, or nothing to read for ever.
+FileDescriptor open_regular_file(const std::filesystem::path& path);
+
+/// Likewise, with the flags of ::open(); a file that it makes can be read and written by everybody whom
+/// the process allows to.
+FileDescriptor open_regular_file(const std::filesystem::path& path, int flags);
+
+/// All bytes of a regular file.
+std::string read_file(const std::filesystem::path& path);
 
 }  // namespace adaact

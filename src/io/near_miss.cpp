@@ -33,6 +33,8 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   const std::string* nearest = nullptr;
   std::size_t smallest = tolerated + 1;
   for (const auto& each : known) {
+    // The distance is at least the difference in length: a word of megabytes is not compared.
+    if (word.size() > each.size() + tolerated) continue;
     const auto distance = edit_distance(word, each);
     if (distance < smallest) {
       smallest = distance;

@@ -1,16 +1,17 @@
 #include <adaact/io/safetensors.h>
 
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <istream>
-#include <limits>
 #include <sstream>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "io/atomic_file.h"
 #include "io/checksum.h"
+#include "io/file_descriptor.h"
+#include "io/json_text.h"
+#include "io/tensor_header.h"
 
 // Layout: length of the header (8 bytes, little endian), header (JSON, padded with spaces to a
 // multiple of 8), data. The header maps each name to dtype, shape and [begin, end) in the data;
@@ -23,38 +24,11 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr char kMetadata[] = "__metadata__";
+/// As other readers of the format have it.
+constexpr std::uint64_t kLongestHeader = 100'000'000;
 constexpr char kChecksum[] = "adaact.checksum";
 /// Stands in the checksum's place while the checksum is computed.
 const std::string kNoChecksum(16, '0');
-
-struct DtypeName {
-  torch::ScalarType dtype;
-  const char* name;
-};
-
-constexpr DtypeName kDtypes[] = {
-    {torch::kFloat64, "F64"},   {torch::kFloat32, "F32"}, {torch::kFloat16, "F16"},
-    {torch::kBFloat16, "BF16"}, {torch::kInt64, "I64"},   {torch::kInt32, "I32"},
-    {torch::kInt16, "I16"},     {torch::kInt8, "I8"},     {torch::kUInt8, "U8"},
-    {torch::kBool, "BOOL"},
-};
-
-const char* name_of(torch::ScalarType dtype, const std::string& tensor) {
-  for (const auto& known : kDtypes) {
-    if (known.dtype == dtype) return known.name;
-  }
-  TORCH_CHECK(false, "adaact: tensor '", tensor, "' has dtype ", dtype,
-              ", which safetensors cannot hold");
-}
-
-torch::ScalarType dtype_of(const std::string& name, const std::string& tensor,
-                           const std::string& source) {
-  for (const auto& known : kDtypes) {
-    if (name == known.name) return known.dtype;
-  }
-  TORCH_CHECK(false, "adaact: ", source, ": tensor '", tensor, "' has unknown dtype '", name, "'");
-}
 
 std::string checksum_of(const std::string& bytes, std::size_t checksum_at) {
   const std::string_view view(bytes);
@@ -89,24 +63,11 @@ void verify_checksum(const std::string& bytes, const std::map<std::string, std::
               ", the file says ", stored->second);
 }
 
-torch::Tensor read_tensor(const std::string& name, const json& entry, std::string_view data,
-                          const std::string& source) {
-  const auto dtype = dtype_of(entry.at("dtype").get<std::string>(), name, source);
-  const auto shape = entry.at("shape").get<std::vector<std::int64_t>>();
-  const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
-  const auto end = entry.at("data_offsets").at(1).get<std::uint64_t>();
-  std::uint64_t bytes = c10::elementSize(dtype);
-  for (const auto size : shape) {
-    TORCH_CHECK(size >= 0 && (size == 0 || bytes <= data.size() / static_cast<std::uint64_t>(size)),
-                "adaact: ", source, ": tensor '", name, "' of shape ", shape,
-                " is larger than the file");
-    bytes *= static_cast<std::uint64_t>(size);
+torch::Tensor copied(const DescribedTensor& described, std::string_view data) {
+  auto tensor = torch::empty(described.shape, described.dtype);
+  if (described.bytes > 0) {
+    std::memcpy(tensor.data_ptr(), data.data() + described.begin, described.bytes);
   }
-  TORCH_CHECK(begin <= end && end <= data.size() && end - begin == bytes, "adaact: ", source,
-              ": tensor '", name, "' lies at bytes [", begin, ", ", end, ") of ", data.size(),
-              ", expected ", bytes, " bytes");
-  auto tensor = torch::empty(shape, dtype);
-  if (bytes > 0) std::memcpy(tensor.data_ptr(), data.data() + begin, bytes);
   return tensor;
 }
 
@@ -123,7 +84,7 @@ std::string TensorFile::to_bytes() const {
     TORCH_CHECK(tensor.defined(), "adaact: tensor '", name, "' is undefined");
     data.push_back(tensor.detach().to(torch::kCPU).contiguous());
     const auto bytes = static_cast<std::uint64_t>(data.back().nbytes());
-    header[name] = {{"dtype", name_of(tensor.scalar_type(), name)},
+    header[name] = {{"dtype", dtype_name(tensor.scalar_type(), name)},
                     {"shape", tensor.sizes().vec()},
                     {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
@@ -157,36 +118,24 @@ TensorFile TensorFile::from_bytes(const std::string& bytes, Checksum checksum,
   TORCH_CHECK(length <= bytes.size() - kLengthBytes, "adaact: ", source,
               " is truncated or no safetensors file: its header should have ", length, " bytes, ",
               bytes.size() - kLengthBytes, " are there");
+  TORCH_CHECK(length <= kLongestHeader, "adaact: ", source, ": the header has ", length,
+              " bytes, expected at most ", kLongestHeader);
   const std::string_view view(bytes);
   const auto data = view.substr(kLengthBytes + length);
 
   TensorFile file;
   try {
-    const auto header = json::parse(view.substr(kLengthBytes, length));
+    const auto header =
+        parse_json<json>(view.substr(kLengthBytes, length), source + ": the header");
     TORCH_CHECK(header.is_object(), "adaact: ", source, ": the header is no JSON object");
     if (const auto found = header.find(kMetadata); found != header.end()) {
       file.metadata = found->get<std::map<std::string, std::string>>();
     }
     verify_checksum(bytes, file.metadata, checksum, source);
     file.metadata.erase(kChecksum);
-    std::map<std::uint64_t, std::uint64_t> ranges;  // begin → end of what is not empty
-    for (const auto& [name, entry] : header.items()) {
-      if (name == kMetadata) continue;
-      file.tensors[name] = read_tensor(name, entry, data, source);
-      if (file.tensors[name].numel() == 0) continue;
-      const auto begin = entry.at("data_offsets").at(0).get<std::uint64_t>();
-      const bool first = ranges.emplace(begin, begin + file.tensors[name].nbytes()).second;
-      TORCH_CHECK(first, "adaact: ", source, ": tensor '", name, "' overlaps another at ", begin);
+    for (const auto& described : described_tensors(header, data.size(), source)) {
+      file.tensors[described.name] = copied(described, data);
     }
-    std::uint64_t used = 0;
-    for (const auto& [begin, end] : ranges) {
-      TORCH_CHECK(begin == used, "adaact: ", source, ": the data has a hole or an overlap at byte ",
-                  used);
-      used = end;
-    }
-    TORCH_CHECK(used == data.size(), "adaact: ", source,
-                " is truncated or damaged: its tensors take ", used, " bytes, ", data.size(),
-                " are there");
   } catch (const json::exception& error) {
     TORCH_CHECK(false, "adaact: ", source, ": the header is damaged: ", error.what());
   }
@@ -204,9 +153,7 @@ void TensorFile::write(std::ostream& out) const {
 }
 
 TensorFile TensorFile::read(const std::filesystem::path& path, Checksum checksum) {
-  std::ifstream in(path, std::ios::binary);
-  TORCH_CHECK(in.is_open(), "adaact: cannot open ", path, ": ", std::strerror(errno));
-  return read(in, checksum, path.string());
+  return from_bytes(read_file(path), checksum, path.string());
 }
 
 TensorFile TensorFile::read(std::istream& in, Checksum checksum, const std::string& source) {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include <adaact/models/densenet.h>
 #include <adaact/models/lenet5.h>
@@ -13,19 +14,24 @@
 namespace adaact {
 namespace {
 
+constexpr int64_t kMostClasses = 1 << 20;
+constexpr int64_t kMostChannels = 1 << 10;
+constexpr int64_t kMostHidden = 1 << 20;  // neurons of a hidden layer
+
 struct ImageSizes {
   std::function<bool(int64_t)> accept;
   std::string expected;
 };
 
 ImageSizes at_least(int64_t smallest) {
-  return {[smallest](int64_t size) { return size >= smallest; },
-          "at least " + std::to_string(smallest)};
+  return {[smallest](int64_t size) { return size >= smallest && size <= kLargestImageSize; },
+          std::to_string(smallest) + " to " + std::to_string(kLargestImageSize)};
 }
 
 ImageSizes multiples_of(int64_t unit) {
-  return {[unit](int64_t size) { return size > 0 && size % unit == 0; },
-          "a multiple of " + std::to_string(unit)};
+  return {
+      [unit](int64_t size) { return size > 0 && size <= kLargestImageSize && size % unit == 0; },
+      "a multiple of " + std::to_string(unit) + " up to " + std::to_string(kLargestImageSize)};
 }
 
 ImageSizes either(int64_t one, int64_t other) {
@@ -37,6 +43,10 @@ struct Entry {
   ModelOptions defaults;
   ImageSizes image_sizes;
   std::function<std::shared_ptr<Model>(const ModelOptions&)> make;
+  /// Parameters that there are whatever the options are, a little less than that.
+  int64_t fixed_parameters;
+  /// Those of weights whose size the classes and the image decide.
+  std::function<int64_t(const ModelOptions&)> sized_by_options;
   bool any_channels = true;
   bool batchnorm_optional = false;
   bool takes_drop_path = false;
@@ -48,6 +58,11 @@ struct Entry {
 constexpr int64_t kSmallestForCifarModels = 8;
 constexpr int64_t kSmallestForImageNetResNets = 32;
 
+/// The weights of a head that reads so many numbers.
+std::function<int64_t(const ModelOptions&)> head_of(int64_t inputs) {
+  return [inputs](const ModelOptions& given) { return inputs * given.classes; };
+}
+
 ModelOptions made_for(int64_t classes, int64_t channels, int64_t image_size) {
   ModelOptions options;
   options.classes = classes;
@@ -57,22 +72,32 @@ ModelOptions made_for(int64_t classes, int64_t channels, int64_t image_size) {
 }
 
 Entry lenet5() {
-  return {made_for(10, 3, 32), either(28, 32), [](const ModelOptions& given) {
+  return {made_for(10, 3, 32), either(28, 32),
+          [](const ModelOptions& given) {
             return std::make_shared<LeNet5>(given.channels, given.image_size, given.classes);
-          }};
+          },
+          60'000, head_of(84)};
 }
 
 Entry mlp() {
-  Entry entry{made_for(10, 1, 28), at_least(1), [](const ModelOptions& given) {
+  Entry entry{made_for(10, 1, 28), at_least(1),
+              [](const ModelOptions& given) {
                 return std::make_shared<Mlp>(given.channels, given.image_size, given.hidden,
                                              given.classes);
+              },
+              /*fixed_parameters=*/0,
+              [](const ModelOptions& given) {
+                int64_t sum = 0;
+                auto inputs = given.channels * given.image_size * given.image_size;
+                for (const auto size : given.hidden) sum += std::exchange(inputs, size) * size;
+                return sum + inputs * given.classes;
               }};
   entry.defaults.hidden = {256, 128};
   entry.takes_hidden = true;
   return entry;
 }
 
-Entry resnet_cifar(const ResNetCifarOptions& architecture) {
+Entry resnet_cifar(const ResNetCifarOptions& architecture, int64_t fixed_parameters) {
   return {made_for(architecture.classes, 3, 32), at_least(kSmallestForCifarModels),
           [architecture](const ModelOptions& given) {
             auto options = architecture;
@@ -80,32 +105,37 @@ Entry resnet_cifar(const ResNetCifarOptions& architecture) {
             options.classes = given.classes;
             options.batchnorm = given.batchnorm;
             return std::make_shared<ResNetCifar>(options);
-          }};
+          },
+          fixed_parameters, head_of(architecture.widths.back())};
 }
 
-Entry resnet_with_optional_batchnorm(const ResNetCifarOptions& architecture) {
-  auto entry = resnet_cifar(architecture);
+Entry resnet_with_optional_batchnorm(const ResNetCifarOptions& architecture,
+                                     int64_t fixed_parameters) {
+  auto entry = resnet_cifar(architecture, fixed_parameters);
   entry.batchnorm_optional = true;
   return entry;
 }
 
 Entry densenet121() {
-  return {made_for(100, 3, 32), at_least(kSmallestForCifarModels), [](const ModelOptions& given) {
+  return {made_for(100, 3, 32), at_least(kSmallestForCifarModels),
+          [](const ModelOptions& given) {
             DenseNetOptions options;
             options.channels = given.channels;
             options.classes = given.classes;
             return std::make_shared<DenseNet>(options);
-          }};
+          },
+          6'800'000, head_of(1024)};
 }
 
-Entry resnet_imagenet(const ResNetImageNetOptions& architecture) {
+Entry resnet_imagenet(const ResNetImageNetOptions& architecture, int64_t fixed_parameters) {
   Entry entry{made_for(1000, 3, 224), at_least(kSmallestForImageNetResNets),
               [architecture](const ModelOptions& given) {
                 auto options = architecture;
                 options.classes = given.classes;
                 options.drop_path = given.drop_path;
                 return std::make_shared<ResNetImageNet>(options);
-              }};
+              },
+              fixed_parameters, head_of(2048)};
   entry.any_channels = false;
   entry.takes_drop_path = true;
   return entry;
@@ -119,6 +149,12 @@ Entry vit_small() {
                 options.classes = given.classes;
                 options.drop_path = given.drop_path;
                 return std::make_shared<VisionTransformer>(options);
+              },
+              21'000'000,
+              [](const ModelOptions& given) {
+                const VisionTransformerOptions options;
+                const auto side = given.image_size / options.patch_size;
+                return options.width * (1 + side * side + given.classes);
               }};
   entry.any_channels = false;
   entry.takes_drop_path = true;
@@ -129,12 +165,12 @@ const std::map<std::string, Entry>& entries() {
   static const std::map<std::string, Entry> all{
       {"lenet5", lenet5()},
       {"mlp", mlp()},
-      {"resnet20", resnet_with_optional_batchnorm(resnet20_options())},
-      {"resnet32", resnet_with_optional_batchnorm(resnet32_options())},
-      {"resnet34", resnet_cifar(resnet34_options())},
+      {"resnet20", resnet_with_optional_batchnorm(resnet20_options(), 260'000)},
+      {"resnet32", resnet_with_optional_batchnorm(resnet32_options(), 450'000)},
+      {"resnet34", resnet_cifar(resnet34_options(), 21'000'000)},
       {"densenet121", densenet121()},
-      {"resnet50", resnet_imagenet(resnet50_options())},
-      {"resnet101", resnet_imagenet(resnet101_options())},
+      {"resnet50", resnet_imagenet(resnet50_options(), 23'000'000)},
+      {"resnet101", resnet_imagenet(resnet101_options(), 42'000'000)},
       {"vit_small", vit_small()},
   };
   return all;
@@ -158,8 +194,11 @@ const Entry& find_entry(const std::string& name) {
 
 void check_options(const std::string& name, const Entry& entry, const ModelOptions& given) {
   const auto label = "adaact: model '" + name + "': ";
-  TORCH_CHECK(given.classes >= 1, label, "classes is ", given.classes, ", expected at least 1");
-  TORCH_CHECK(given.channels >= 1, label, "channels is ", given.channels, ", expected at least 1");
+  const auto check_between = [&](const char* what, int64_t value, int64_t most) {
+    TORCH_CHECK(value >= 1 && value <= most, label, what, " is ", value, ", expected 1 to ", most);
+  };
+  check_between("classes", given.classes, kMostClasses);
+  check_between("channels", given.channels, kMostChannels);
   TORCH_CHECK(
       given.channels == 3 || entry.any_channels, label, "channels is ", given.channels,
       ", expected 3; models for any number of channels: ", names_with(&Entry::any_channels));
@@ -178,7 +217,8 @@ void check_options(const std::string& name, const Entry& entry, const ModelOptio
               ", expected none; models that have hidden layers to choose: ",
               names_with(&Entry::takes_hidden));
   for (const auto size : hidden) {
-    TORCH_CHECK(size >= 1, label, "hidden is ", hidden, ", expected sizes of at least 1");
+    TORCH_CHECK(size >= 1 && size <= kMostHidden, label, "hidden is ", hidden,
+                ", expected sizes of 1 to ", kMostHidden);
   }
 }
 
@@ -192,6 +232,12 @@ std::shared_ptr<Model> make_model(const std::string& name, const ModelOptions& o
 
 std::shared_ptr<Model> make_model(const std::string& name) {
   return make_model(name, default_model_options(name));
+}
+
+int64_t least_parameters(const std::string& name, const ModelOptions& options) {
+  const auto& entry = find_entry(name);
+  check_options(name, entry, options);
+  return entry.fixed_parameters + entry.sized_by_options(options);
 }
 
 std::vector<std::string> model_names() {

@@ -87,7 +87,9 @@ void MomentAccumulator::add(const LayerUse& use, Moment moment) {
     }
     known->moment.count += moment.count;
   }
-  if (use.bias) known->biases.push_back(*use.bias);
+  if (use.bias && std::count(known->biases.begin(), known->biases.end(), *use.bias) == 0) {
+    known->biases.push_back(*use.bias);
+  }
 }
 
 void MomentAccumulator::discard() {

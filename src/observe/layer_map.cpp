@@ -31,11 +31,6 @@ LayerKind kind_of(torch::nn::Module& module) {
   return LayerKind::Other;
 }
 
-bool is_observable(LayerKind kind) {
-  return kind == LayerKind::Linear || kind == LayerKind::Convolution ||
-         kind == LayerKind::PackedProjection;
-}
-
 bool ends_with(const std::string& text, const std::string& suffix) {
   return text.size() >= suffix.size() &&
          text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;

@@ -12,9 +12,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
 #include "observe/operators.h"
+#include "observe/origin.h"
+#include "observe/torchscript.h"
 
 namespace adaact {
 namespace {
@@ -24,24 +28,61 @@ struct RowRange {
   std::int64_t end;
 };
 
+/// A weight read as a matrix with a row for each output.
+struct MatrixForm {
+  std::int64_t rows;
+  std::int64_t features;
+  std::int64_t row_stride;
+};
+
+/// Nothing where the features of a row do not lie one after the other.
+std::optional<MatrixForm> matrix_form(const torch::Tensor& weight, bool transposed) {
+  if (transposed) {
+    if (weight.size(0) > 1 && weight.stride(0) != 1) return std::nullopt;
+    return MatrixForm{weight.size(1), weight.size(0), weight.stride(1)};
+  }
+  std::int64_t features = 1;
+  for (auto dim = weight.dim() - 1; dim > 0; --dim) {
+    if (weight.size(dim) > 1 && weight.stride(dim) != features) return std::nullopt;
+    features *= weight.size(dim);
+  }
+  return MatrixForm{weight.size(0), features, weight.stride(0)};
+}
+
+/// Whether the operand's rows are laid out as the parameter's. Told by strides, so that x · W with a square W
+/// is not taken for x · Wᵀ.
+bool has_rows_of(const torch::Tensor& parameter, const torch::Tensor& operand, bool transposed) {
+  const auto dims = parameter.dim();
+  if (operand.dim() == dims) {
+    const auto operand_dim = [&](std::int64_t dim) { return transposed ? dims - 1 - dim : dim; };
+    for (std::int64_t dim = 0; dim < dims; ++dim) {
+      const auto size = operand.size(operand_dim(dim));
+      if (dim > 0 && size != parameter.size(dim)) return false;
+      if (size > 1 && operand.stride(operand_dim(dim)) != parameter.stride(dim)) return false;
+    }
+    return true;
+  }
+  // A convolution's weight that a linear layer reads through view(), or the other way round.
+  const auto own = matrix_form(parameter, /*transposed=*/false);
+  const auto used = matrix_form(operand, transposed);
+  return own && used && own->features == used->features &&
+         (used->rows == 1 || own->row_stride == used->row_stride);
+}
+
 /// The rows of `parameter` that `operand` consists of, if it is the parameter or a run of its rows
-/// (transposed, if so asked) and nothing else. Told by strides, so that x · W with a square W is not
-/// taken for x · Wᵀ.
+/// (transposed, if so asked) and nothing else.
 std::optional<RowRange> rows_of(const torch::Tensor& parameter, const torch::Tensor& operand,
                                 bool transposed) {
-  const auto dims = parameter.dim();
-  if (dims < 2 || operand.dim() != dims || (transposed && dims != 2)) return std::nullopt;
-  if (!parameter.has_storage() || !operand.has_storage() || !operand.is_alias_of(parameter) ||
-      operand.scalar_type() != parameter.scalar_type()) {
+  if (parameter.dim() < 2 || operand.dim() < 2 || (transposed && operand.dim() != 2)) {
     return std::nullopt;
   }
-  const auto operand_dim = [&](std::int64_t dim) { return transposed ? dims - 1 - dim : dim; };
-  const auto rows = operand.size(operand_dim(0));
-  for (std::int64_t dim = 0; dim < dims; ++dim) {
-    const auto size = operand.size(operand_dim(dim));
-    if (dim > 0 && size != parameter.size(dim)) return std::nullopt;
-    if (size > 1 && operand.stride(operand_dim(dim)) != parameter.stride(dim)) return std::nullopt;
+  if (!parameter.has_storage() || !operand.has_storage() || !operand.is_alias_of(parameter) ||
+      operand.scalar_type() != parameter.scalar_type() ||
+      !has_rows_of(parameter, operand, transposed)) {
+    return std::nullopt;
   }
+  const auto rows = operand.size(transposed ? 1 : 0);
+  if (rows == 0) return std::nullopt;
   const auto offset = operand.storage_offset() - parameter.storage_offset();
   const auto row_stride = parameter.stride(0);
   if (offset == 0 && rows <= parameter.size(0)) return RowRange{0, rows};
@@ -63,23 +104,33 @@ struct ListenerScope {
 class Observer::Core {
  public:
   Core(LayerMap layer_map, std::shared_ptr<Listener> its_listener)
-      : map(std::move(layer_map)), listener(std::move(its_listener)) {
+      : map(std::move(layer_map)),
+        listener(std::move(its_listener)),
+        refused_(map.parameters().size()) {
     for (std::size_t i = 0; i < map.parameters().size(); ++i) {
-      by_identity_.emplace(map.parameters()[i].tensor.unsafeGetTensorImpl(), i);
+      const auto& tensor = map.parameters()[i].tensor;
+      by_identity_.emplace(tensor.unsafeGetTensorImpl(), i);
+      if (tensor.is_view()) by_base_.emplace(tensor._base().unsafeGetTensorImpl(), i);
     }
+    owners_ = owners_of(map);
   }
 
-  /// Finds the layer of a weight by the identity of the tensor or of what it is a view of.
+  /// Finds the layer of a weight by the identity of the tensor, of what it is a view of, or of the buffer
+  /// that both it and the parameter are views of.
   std::optional<LayerUse> match_identity(const LayerOperator& layer) const {
     const auto& operand = *layer.weight;
-    const auto* identity =
-        operand.is_view() ? operand._base().unsafeGetTensorImpl() : operand.unsafeGetTensorImpl();
-    const auto found = by_identity_.find(identity);
-    return found == by_identity_.end() ? std::nullopt : use_of(found->second, layer);
+    if (auto use = use_of_known(operand.unsafeGetTensorImpl(), layer)) return use;
+    if (!operand.is_view()) return std::nullopt;
+    const auto* base = operand._base().unsafeGetTensorImpl();
+    if (auto use = use_of_known(base, layer)) return use;
+    const auto [first, last] = by_base_.equal_range(base);
+    for (auto found = first; found != last; ++found) {
+      if (auto use = use_of(found->second, layer)) return use;
+    }
+    return std::nullopt;
   }
 
-  /// Finds the layer of a weight by storage: some arrive detached (TorchScript) or are parts of a
-  /// flat buffer.
+  /// Finds the layer of a weight by storage: TorchScript's arrive detached.
   std::optional<LayerUse> match_storage(const LayerOperator& layer) const {
     for (std::size_t i = 0; i < map.parameters().size(); ++i) {
       if (auto use = use_of(i, layer)) return use;
@@ -87,12 +138,44 @@ class Observer::Core {
     return std::nullopt;
   }
 
+  /// Whether this is a parameter, or made of parameters and nothing else: no activation, whatever it is
+  /// multiplied by.
+  bool is_made_of_parameters(const torch::Tensor& input) const {
+    if (by_identity_.count(input.unsafeGetTensorImpl()) > 0) return true;
+    if (input.requires_grad()) {
+      return comes_from_leaves_alone(input, [this](const torch::Tensor& leaf) {
+        return by_identity_.count(leaf.unsafeGetTensorImpl()) > 0;
+      });
+    }
+    const auto& parameters = map.parameters();
+    return input.has_storage() &&
+           std::any_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
+             return parameter.tensor.has_storage() && parameter.tensor.is_alias_of(input);
+           });
+  }
+
   bool is_paused() const { return pauses->load(std::memory_order_relaxed) > 0; }
 
+  /// Of several layers that share a weight nobody knows which one is being used: one in training is enough.
   bool is_active(std::size_t parameter) const {
     if (is_paused()) return false;
-    const auto module = map.layers()[map.parameters()[parameter].layer].module.lock();
-    return module == nullptr || module->is_training();
+    const auto& owners = owners_[parameter];
+    return std::any_of(owners.begin(), owners.end(), [this](std::size_t owner) {
+      const auto module = map.layers()[owner].module.lock();
+      return module == nullptr || module->is_training();
+    });
+  }
+
+  /// Whether this input of the weight counts. One that is made of parameters is noted.
+  bool takes(std::size_t weight, const torch::Tensor& input) noexcept {
+    if (!is_active(weight)) return false;
+    bool refused = true;  // also where the question cannot be answered
+    guarded([&] { refused = is_made_of_parameters(input); });
+    if (refused) refused_[weight].store(true, std::memory_order_relaxed);
+    return !refused;
+  }
+  bool has_refused_input_of(std::size_t weight) const {
+    return refused_[weight].load(std::memory_order_relaxed);
   }
 
   template <typename Call>
@@ -116,6 +199,27 @@ class Observer::Core {
   const std::shared_ptr<std::atomic<int>> pauses = std::make_shared<std::atomic<int>>(0);
 
  private:
+  /// By parameter: the layers that have it. Of a weight that a layer shares with, say, an embedding, only those
+  /// that may multiply an input by it.
+  static std::vector<std::vector<std::size_t>> owners_of(const LayerMap& map) {
+    std::vector<std::vector<std::size_t>> owners(map.parameters().size());
+    for (std::size_t layer = 0; layer < map.layers().size(); ++layer) {
+      for (const auto parameter : map.layers()[layer].parameters) {
+        const auto kind = map.layers()[layer].kind;
+        const bool may_be_its_weight = is_observable(kind) || kind == LayerKind::Other;
+        if (may_be_its_weight || !map.parameters()[parameter].is_layer_weight)
+          owners[parameter].push_back(layer);
+      }
+    }
+    return owners;
+  }
+
+  std::optional<LayerUse> use_of_known(const c10::TensorImpl* identity,
+                                       const LayerOperator& layer) const {
+    const auto found = by_identity_.find(identity);
+    return found == by_identity_.end() ? std::nullopt : use_of(found->second, layer);
+  }
+
   std::optional<LayerUse> use_of(std::size_t parameter, const LayerOperator& layer) const {
     const auto rows =
         rows_of(map.parameters()[parameter].tensor, *layer.weight, layer.weight_is_transposed);
@@ -138,6 +242,9 @@ class Observer::Core {
   }
 
   std::unordered_map<const c10::TensorImpl*, std::size_t> by_identity_;
+  std::unordered_multimap<const c10::TensorImpl*, std::size_t> by_base_;  // those that are views
+  std::vector<std::vector<std::size_t>> owners_;
+  std::vector<std::atomic<bool>> refused_;  // by parameter: an input that is made of parameters
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };
@@ -204,6 +311,7 @@ struct OperatorContext : at::ObserverContext {
   };
   std::vector<Use> uses;
   torch::Tensor input;
+  bool weight_is_recorded = true;  // not detached
   Geometry geometry;
   std::exception_ptr geometry_failure;  // counts only if the operator itself finds no fault
 };
@@ -221,6 +329,20 @@ bool is_generated_backward_node(std::string_view name) {
   return true;
 }
 
+/// What becomes of the gradient of a weight in a backward pass.
+enum class WeightGradient : std::uint8_t { Added, Returned, NotMade };
+
+/// Nothing outside of a backward pass.
+std::optional<WeightGradient> fate_in_pass_under_way(const torch::Tensor& weight) {
+  const auto* asked_for = torch::autograd::get_current_graph_task_exec_info();
+  if (asked_for == nullptr) return std::nullopt;
+  if (asked_for->empty() || !weight.is_leaf()) return WeightGradient::Added;  // all gradients are
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(weight);
+  const auto found = asked_for->find(node.get());
+  if (found == asked_for->end() || !found->second.should_execute()) return WeightGradient::NotMade;
+  return found->second.needed_ ? WeightGradient::Added : WeightGradient::Returned;
+}
+
 using Match = std::optional<LayerUse> (Observer::Core::*)(const LayerOperator&) const;
 
 std::vector<OperatorContext::Use> find_uses(const Cores& cores, const LayerOperator& layer,
@@ -235,13 +357,18 @@ std::vector<OperatorContext::Use> find_uses(const Cores& cores, const LayerOpera
 std::unique_ptr<at::ObserverContext> on_layer_operator(const LayerOperator& layer) {
   const auto cores = Registry::instance().snapshot();
   auto uses = find_uses(*cores, layer, &Observer::Core::match_identity);
-  if (uses.empty()) uses = find_uses(*cores, layer, &Observer::Core::match_storage);
+  if (uses.empty() && is_run_by_torchscript()) {
+    uses = find_uses(*cores, layer, &Observer::Core::match_storage);
+  }
   if (uses.empty()) return nullptr;  // an operator further inside may still be one
 
   auto context = std::make_unique<OperatorContext>();
   context->input = *layer.input;
+  context->weight_is_recorded = layer.weight->requires_grad();
   for (auto& found : uses) {
-    if (found.core->is_active(found.use.weight)) context->uses.push_back(std::move(found));
+    if (found.core->takes(found.use.weight, *layer.input)) {
+      context->uses.push_back(std::move(found));
+    }
   }
   try {
     context->geometry = layer.read_geometry(layer);
@@ -275,14 +402,24 @@ std::unique_ptr<at::ObserverContext> on_operator_start(const at::RecordFunction&
 }
 
 void hook_output_gradient(const std::shared_ptr<Observer::Core>& observer, const LayerUse& use,
-                          const torch::Tensor& output) {
-  if (!output.requires_grad() || !observer->listener->wants_output_gradient(use)) return;
+                          const torch::Tensor& input, const torch::Tensor& output) {
+  auto listen = observer->listener->listen_to_output(use, input);
+  if (!listen) return;
   std::weak_ptr<Observer::Core> weak_core = observer;
-  output.register_hook([weak_core, use](const torch::Tensor& gradient) {
+  const auto weight = observer->map.parameters()[use.weight].tensor;
+  // Of a use that checkpointing recomputes: what the pass around it does with the gradient it is given.
+  const auto around = fate_in_pass_under_way(weight);
+  output.register_hook([weak_core, weight, around, listen](const torch::Tensor& gradient) {
     const auto core = weak_core.lock();
     // A user's own backward node may leave a gradient undefined: it is zero.
     if (core == nullptr || !gradient.defined() || core->is_paused()) return;
-    core->guarded([&] { core->listener->on_output_gradient(use, gradient.detach()); });
+    auto fate = fate_in_pass_under_way(weight);
+    if (fate == WeightGradient::Returned && around) fate = around;
+    if (fate == WeightGradient::NotMade) return;
+    core->guarded([&] {
+      listen({gradient.detach(), fate != WeightGradient::Returned,
+              torch::autograd::get_current_graph_task_keep_graph()});
+    });
   });
 }
 
@@ -296,8 +433,14 @@ void on_operator_end(const at::RecordFunction& record, at::ObserverContext* cont
       if (layer->geometry_failure) std::rethrow_exception(layer->geometry_failure);
       observed.use.geometry = layer->geometry;
       observed.use.input_is_intermediate = layer->input.requires_grad() && !layer->input.is_leaf();
-      core.listener->on_input(observed.use, layer->input.detach());
-      hook_output_gradient(observed.core, observed.use, record.outputs().back().toTensor());
+      const auto input = layer->input.detach();
+      core.listener->on_input(observed.use, input);
+      const auto output = record.outputs().back().toTensor();
+      if (layer->weight_is_recorded && output.requires_grad()) {
+        hook_output_gradient(observed.core, observed.use, input, output);
+      } else {
+        core.listener->on_unrecorded_use(observed.use);
+      }
     });
   }
 }
@@ -388,10 +531,19 @@ void Observer::observe(const torch::Tensor& weight, const torch::Tensor& input,
   use.geometry = geometry;
   ListenerScope scope;
   core_->listener->on_input(use, input.detach());
-  if (output.defined()) hook_output_gradient(core_, use, output);
+  if (!output.defined()) return;
+  if (output.requires_grad()) {
+    hook_output_gradient(core_, use, input.detach(), output);
+  } else {
+    core_->listener->on_unrecorded_use(use);
+  }
 }
 
 ObservationPause Observer::pause() const { return ObservationPause(core_->pauses); }
+
+bool Observer::has_refused_input_of(std::size_t weight) const {
+  return core_->has_refused_input_of(weight);
+}
 
 void Observer::discard_failure() { core_->take_failure(); }
 

@@ -1,9 +1,7 @@
 #include <adaact/optim/registry.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <utility>
 
@@ -16,7 +14,9 @@
 #include <adaact/optim/param_groups.h>
 #include <adaact/optim/sam.h>
 
+#include "io/file_descriptor.h"
 #include "io/joined.h"
+#include "io/json_text.h"
 #include "optim/libtorch/libtorch_codec.h"
 
 namespace adaact {
@@ -169,21 +169,20 @@ NamedState named_state(torch::optim::Optimizer& optimizer) {
 
 OptimizerConfig OptimizerConfig::read(const std::filesystem::path& path,
                                       const std::string& setting) {
-  std::ifstream file(path);
-  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse(text, setting, path.string());
+  return parse(read_file(path), setting, path.string());
 }
 
 OptimizerConfig OptimizerConfig::parse(const std::string& text, const std::string& setting,
                                        const std::string& source) {
-  const auto content = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = try_parse_json<json>(text);
+  const auto& content = parsed.value;
   TORCH_CHECK(content.is_object() && content.contains("optimizer") &&
                   content["optimizer"].is_string() && content.contains("settings") &&
                   content["settings"].is_object(),
               "adaact: ", source,
               " is no optimizer configuration: expected a JSON object with \"optimizer\" and "
-              "\"settings\"");
+              "\"settings\"",
+              parsed.problem.empty() ? "" : "; it is no JSON: " + parsed.problem);
   const auto& settings = content["settings"];
   TORCH_CHECK(settings.contains(setting), "adaact: ", source, " has no setting '", setting,
               "'; there are: ", joined_keys(settings.get<std::map<std::string, json>>()));

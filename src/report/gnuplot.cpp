@@ -47,7 +47,8 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-std::string read_file(const fs::path& path) {
+/// Nothing where gnuplot did not write it.
+std::string content_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -88,10 +89,10 @@ RenderedPlot draw(const std::function<std::string(const fs::path&, const fs::pat
   const auto message_file = folder / "messages.txt";
   std::ofstream(script_file) << make_script(svg_file, png_file);
   const bool succeeded = run_gnuplot(script_file.string(), message_file);
-  RenderedPlot drawn{read_file(svg_file), read_file(png_file)};
+  RenderedPlot drawn{content_of(svg_file), content_of(png_file)};
   TORCH_CHECK(succeeded && !drawn.svg.empty() && !drawn.png.empty(),
               "adaact: gnuplot could not draw '", title,
-              "'; it said: ", in_one_line(read_file(message_file)));
+              "'; it said: ", in_one_line(content_of(message_file)));
   return drawn;
 }
 

@@ -75,8 +75,12 @@ AxisLayout logarithmic_layout(const Axis& axis, double low, double high) {
   return layout;
 }
 
+/// What is beyond is as good as infinite, or zero: differences and quotients of such numbers would be.
+constexpr double kLargestDrawn = 1e100;
+
 bool can_be_drawn(double value, const Axis& axis) {
-  return std::isfinite(value) && (axis.scale == Scale::Linear || value > 0.0);
+  return std::abs(value) <= kLargestDrawn &&
+         (axis.scale == Scale::Linear || value >= 1.0 / kLargestDrawn);
 }
 
 }  // namespace

@@ -1,17 +1,17 @@
 #include <adaact/report/run_history.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <functional>
-#include <numeric>
 #include <string>
+#include <string_view>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
+#include "io/error_text.h"
+#include "io/file_descriptor.h"
+#include "io/json_text.h"
+#include "io/tensor_header.h"
 #include "train/run/metrics_record.h"
 #include "train/run/run_file_names.h"
 
@@ -31,27 +31,29 @@ void add_record(const ordered_json& record, RunHistory& history) {
 
 /// Whether a line is the record of a step. Told by its beginning, as metrics_record.h writes it,
 /// without reading the rest.
-bool is_step(const std::string& line) {
+bool is_step(std::string_view line) {
   static const auto beginning = "{\"kind\":\"" + std::string(kStepRecord) + "\"";
   return line.rfind(beginning, 0) == 0;
 }
 
 void read_metrics(const fs::path& path, RunHistory::Detail detail, RunHistory& history) {
-  std::ifstream file(path, std::ios::binary);
-  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
-  std::string line;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
-    const bool without_end = file.eof();
+  const auto text = read_file(path);
+  std::string_view rest(text);
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    const auto end = rest.find('\n');
+    const bool without_end = end == std::string_view::npos;
+    const auto line = rest.substr(0, end);
+    rest.remove_prefix(without_end ? rest.size() : end + 1);
     if (detail == RunHistory::Detail::WithoutSteps && is_step(line)) continue;
-    const auto record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto [record, problem] = try_parse_json<ordered_json>(line);
     if (record.is_discarded() && without_end) return;  // being written, or was when it was killed
     TORCH_CHECK(!record.is_discarded(), "adaact: ", path.string(), ", line ", number,
-                " is damaged: no JSON");
+                " is damaged: no JSON: ", problem);
     try {
       add_record(record, history);
-    } catch (const ordered_json::exception& error) {
+    } catch (const std::exception& error) {
       TORCH_CHECK(false, "adaact: ", path.string(), ", line ", number,
-                  " is no record of a run: ", error.what());
+                  " is no record of a run: ", error_text_within_line(error));
     }
   }
 }
@@ -67,26 +69,30 @@ bool is_buffer(const std::string& name) {
 /// From the header alone: a file of weights may be large. A report does without the number where the
 /// file cannot be understood.
 std::optional<std::int64_t> count_parameters(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::uint64_t length = 0;  // files are little endian, and so are the machines we run on
-  file.read(reinterpret_cast<char*>(&length), sizeof(length));
-  constexpr std::uint64_t kLongest = 100'000'000;
-  if (!file || length > kLongest) return std::nullopt;
-  std::string text(length, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(length));
-  const auto header = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!file || !header.is_object()) return std::nullopt;
-  std::int64_t count = 0;
+  using nlohmann::json;
   try {
+    const auto file = open_regular_file(path);
+    std::uint64_t length = 0;  // files are little endian, and so are the machines we run on
+    file.read(reinterpret_cast<char*>(&length), sizeof(length), path);
+    if (length > fs::file_size(path)) return std::nullopt;
+    std::string text(length, '\0');
+    text.resize(file.read(text.data(), text.size(), path));
+    std::int64_t count = 0;
+    const auto header = parse_json<json>(text, path.string());
+    if (!header.is_object()) return std::nullopt;
     for (const auto& [name, tensor] : header.items()) {
-      if (name == "__metadata__" || is_buffer(name)) continue;
-      const auto shape = tensor.at("shape").get<std::vector<std::int64_t>>();
-      count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+      if (name == kMetadata || is_buffer(name)) continue;
+      std::int64_t numel = 1;
+      for (const auto& size : tensor.at("shape")) {
+        const auto extent = whole_number(size, name);
+        if (extent < 0 || __builtin_mul_overflow(numel, extent, &numel)) return std::nullopt;
+      }
+      if (__builtin_add_overflow(count, numel, &count)) return std::nullopt;
     }
-  } catch (const ordered_json::exception&) {
+    return count;
+  } catch (const std::exception&) {
     return std::nullopt;
   }
-  return count;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json_text.h"
 #include "report/format.h"
 
 namespace adaact {
@@ -28,7 +29,7 @@ std::string to_text(const json& value) {
 }
 
 std::string learning_rate(const RunConfig& config) {
-  const auto options = json::parse(config.optimizer_options, nullptr, /*allow_exceptions=*/false);
+  const auto options = try_parse_json<json>(config.optimizer_options).value;
   const bool known = options.is_object() && options.contains("lr");
   return known && options.at("lr").is_number() ? rounded(options.at("lr").get<double>()) : kNothing;
 }

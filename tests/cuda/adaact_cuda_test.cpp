@@ -6,6 +6,7 @@
 
 #include "support/errors.h"
 #include "support/layer_cases.h"
+#include "support/libtorch.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"
 
@@ -88,6 +89,23 @@ TEST_F(Cuda, AnInputThatIsChangedInPlaceIsNotMistakenForTheOneThatWasRead) {
                        "of the layer with weight '1.weight' was changed in place"));
 }
 
+TEST_F(Cuda, AStepThatCannotMeasureLeavesNothingToTheNextOne) {
+  torch::nn::Linear first(7, 6);
+  torch::nn::Linear second(6, 2);
+  torch::nn::Sequential model(first, second);
+  model->to(torch::kCUDA);
+  AdaAct optimizer(*model);
+  const auto changed = first->forward(torch::randn({5, 7}, torch::kCUDA));
+  second->forward(changed).sum().backward();
+  changed.detach().zero_();
+  error_of([&] { optimizer.step(); });
+  const auto x = torch::randn({5, 7}, torch::kCUDA);
+  second->forward(first->forward(x)).sum().backward();
+  optimizer.step();
+  EXPECT_TRUE(
+      all_close(optimizer.second_moment(first->weight)[0].cpu(), x.square().mean(0).cpu(), 1e-5));
+}
+
 TEST_F(Cuda, SecondMomentOfManyShapesAgreesWithThePatchMatrixAndRepeatsItself) {
   CaseGenerator generator(20240815);
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf, torch::kFloat64}) {
@@ -168,6 +186,23 @@ TEST_F(Cuda, NonFiniteGradientIsFound) {
       .backward();
   model->parameters()[0].mutable_grad()[0][0] = std::numeric_limits<float>::infinity();
   EXPECT_THROW(optimizer.step(), adaact::NonFiniteError);
+}
+
+TEST_F(Cuda, AStepOutOfAllProportionIsWarnedOfWithTheNextOne) {
+  torch::nn::Linear model(4, 3);
+  model->to(torch::kCUDA);
+  AdaAct optimizer(*model);
+  auto x = torch::randn({8, 4}, torch::kCUDA);
+  x.select(1, 1).zero_();  // an input that is always 0
+  WarningCapture warnings;
+  for (int i = 0; i < 3; ++i) {
+    optimizer.zero_grad();
+    (model->forward(x).square().mean() + model->weight.square().sum()).backward();
+    optimizer.step();
+    EXPECT_EQ(warnings.messages.size(), i == 0 ? 0U : 1U);
+  }
+  ASSERT_EQ(warnings.messages.size(), 1U);
+  EXPECT_TRUE(contains(warnings.messages[0], "has changed an element of 'weight'"));
 }
 
 TEST_F(Cuda, CudnnRecurrentLayerIsNoLayer) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "support/errors.h"
 #include "support/small_models.h"
 #include "support/tolerance.h"
 
@@ -110,6 +111,21 @@ TEST_P(EveryOptimizerCuda, ANonFiniteGradientIsRejected) {
   batch.x[0][0][0][0] = std::nan("");
   EXPECT_THROW(step(model, *optimizer, batch), adaact::NonFiniteError);
   expect_bit_identical(snapshot(*model), before);
+}
+
+TEST_P(EveryOptimizerCuda, AParameterThatChangedItsShapeIsNamedAndNothingElseMoves) {
+  SmallNet model;
+  model->to(torch::kCUDA);
+  const auto optimizer = make(model);
+  step(model, *optimizer, image_batch(8, torch::kFloat32));
+  model->fc->weight.set_data(torch::randn({1000, 54}, torch::kCUDA));
+  model->fc->bias.set_data(torch::randn({1000}, torch::kCUDA));
+  model->fc->weight.mutable_grad() = torch::Tensor();
+  model->fc->bias.mutable_grad() = torch::Tensor();
+  const auto before = on_cpu(model);
+  EXPECT_TRUE(contains(error_of([&] { step(model, *optimizer, image_batch(8, torch::kFloat32)); }),
+                       "'fc.weight' has shape [1000, 54], expected [5, 54]"));
+  expect_bit_identical(on_cpu(model), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOptimizerCuda,

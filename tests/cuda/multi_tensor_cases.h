@@ -14,6 +14,7 @@
 #include <torch/torch.h>
 
 #include "kernels/global_norm_cuda.h"
+#include "optim/adaact/row_averages.h"
 #include "optim/adaact/update.h"
 #include "optim/adaact/update_cuda.h"
 #include "optim/adan/adan_update_cuda.h"

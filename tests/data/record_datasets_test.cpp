@@ -4,6 +4,8 @@
 
 #include "data/record_files.h"
 #include "support/errors.h"
+#include "support/odd_files.h"
+#include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -150,6 +152,32 @@ TEST_F(Idx, AHeaderThatAnnouncesTooMuchIsAnError) {
   EXPECT_TRUE(contains(error(), "which a file of 16 bytes cannot hold"));
 }
 
+TEST_F(Idx, WhatAPackedFileBecomesIsLimitedByTheHeaders) {
+  constexpr std::size_t kMany = 50'000'000;
+  constexpr std::int64_t kLittle = 20'000'000;
+  write_three();
+  auto bytes = idx_images(3);
+  bytes.resize(kMany);
+  const auto packed_images = images().string() + ".gz";
+  write_gzip(packed_images, bytes);
+  std::string message;
+  EXPECT_LT(peak_memory_of([&] { message = error(); }), kLittle);
+  EXPECT_TRUE(contains(message, packed_images + " is too long: it goes on after byte 2368"));
+  fs::remove(packed_images);
+
+  bytes = idx_header(2049, {kMany});
+  bytes.resize(bytes.size() + kMany);
+  write_gzip(labels().string() + ".gz", bytes);
+  EXPECT_LT(peak_memory_of([&] { message = error(); }), kLittle);
+  EXPECT_TRUE(contains(message, "has 50000000 labels, but "));
+}
+
+TEST_F(Idx, APipeIsNotReadFrom) {
+  write_three();
+  make_pipe(labels().string() + ".gz");
+  EXPECT_TRUE(contains(error(), labels().string() + ".gz is a pipe"));
+}
+
 TEST_F(Idx, ABadLabelIsAnError) {
   write_three();
   write_file(labels(), idx_labels({4, 10, 9}));
@@ -265,6 +293,18 @@ TEST_F(Cifar, IncompleteRecordsAreErrors) {
   EXPECT_TRUE(contains(error("cifar10"), path.string() + " is empty"));
   fs::remove(path);
   EXPECT_TRUE(contains(error("cifar10"), "there is no file " + path.string()));
+  EXPECT_TRUE(contains(error_opening("cifar10", options_for(make_pipe(path).parent_path())),
+                       path.string() + " is a pipe"));
+}
+
+TEST_F(Cifar, APackedFileUnderAnUnpackedNameIsAnError) {
+  const auto path = folder.path() / "train.bin";
+  write_gzip(path, cifar_records({{1, 1}, {2, 2}, {3, 3}}));
+  auto bytes = read_bytes(path);
+  bytes.resize((bytes.size() / 3074 + 1) * 3074);  // zeros behind it are ignored
+  ASSERT_LT(bytes.size(), 3 * 3074U);
+  write_file(path, bytes);
+  EXPECT_TRUE(contains(error("cifar100"), path.string() + " is too long"));
 }
 
 }  // namespace

@@ -163,6 +163,30 @@ TEST(CovarianceHeatmap, CallsActivationsByTheLayerThatMadeThem) {
   EXPECT_TRUE(contains(experiment.findings(found)[1].measured, "from 3 (conv2 out)"));
 }
 
+TEST(CovarianceHeatmap, WhatCannotBeDrawnIsAnError) {
+  const auto check = adaact::fig_covariance_heatmap().plan({}).measurements.front().check;
+  const auto refusal = [&](const auto& change) {
+    auto measured = made_up(0.25, 3.0);
+    check(measured);
+    change(measured);
+    return error_of([&] { check(measured); });
+  };
+  EXPECT_TRUE(contains(refusal([](Measured& measured) { measured.tensors.clear(); }),
+                       "there is no covariance of 'fc1'"));
+  EXPECT_TRUE(
+      contains(refusal([](Measured& measured) { measured.tensors["fc1"] = torch::ones({3}); }),
+               "the covariance of 'fc1' is Float [3], expected a matrix of float32"));
+  EXPECT_TRUE(contains(refusal([](Measured& measured) {
+                         measured.tensors["fc1"] = torch::ones({3, 3}, torch::kInt64);
+                       }),
+                       "the covariance of 'fc1' is Long [3, 3]"));
+  EXPECT_TRUE(contains(refusal([](Measured& measured) { measured.values["images"] = 1e300; }),
+                       "images is 1e+300, expected a whole number"));
+  EXPECT_TRUE(
+      contains(refusal([](Measured& measured) { measured.values["layers"][0].erase("centred"); }),
+               "'centred'"));
+}
+
 /// made_up() with these medians on the diagonal and off it.
 Measured with_medians(double on, double off) {
   auto measured = made_up(0.25, 3.0);

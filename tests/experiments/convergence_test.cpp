@@ -100,6 +100,23 @@ TEST(ConvergenceExperiment, AgreesWhereTheMeasuredExponentIsNotAboveTheBounds) {
       << finding(-0.5, -0.01).measured;
 }
 
+TEST(ConvergenceExperiment, OtherIterationsThanThoseMeasuredAreAnError) {
+  const auto check = adaact::theory_convergence().plan({}).measurements.front().check;
+  const auto iterations = adaact::iterations_with_gradients(65536);
+  Measured measured;
+  measured.values = {{"iterations", iterations},
+                     {"squared_gradient_norms", std::vector<double>(iterations.size(), 0.5)}};
+  check(measured);
+  auto wrong = measured;
+  wrong.values["squared_gradient_norms"].erase(0);
+  EXPECT_TRUE(contains(error_of([&] { check(wrong); }), "'squared_gradient_norms' are "));
+  wrong = measured;
+  wrong.values["iterations"] = {1, 2, 3};
+  EXPECT_TRUE(contains(error_of([&] { check(wrong); }), "'iterations' are not those up to 65536"));
+  wrong.values["iterations"] = "many";
+  EXPECT_TRUE(contains(error_of([&] { check(wrong); }), "type must be array"));
+}
+
 TEST(ConvergenceExperiment, ItsSettingHoldsAllThatDecides) {
   const auto setting = adaact::theory_convergence().plan({}).measurements.front().setting;
   EXPECT_EQ(setting.at("steps"), 65536);

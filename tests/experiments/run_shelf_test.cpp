@@ -10,6 +10,7 @@
 #include "experiments/shelf/run_key.h"
 #include "support/errors.h"
 #include "support/made_up_run.h"
+#include "support/odd_files.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
 
@@ -23,9 +24,11 @@ using adaact::PlannedRun;
 using adaact::RunShelf;
 using adaact::testing::bytes_of;
 using adaact::testing::contains;
+using adaact::testing::deep_json;
 using adaact::testing::diverged_run;
 using adaact::testing::error_of;
 using adaact::testing::MadeUpRun;
+using adaact::testing::make_pipe;
 using adaact::testing::metrics_of;
 using adaact::testing::TemporaryFolder;
 using adaact::testing::write_run;
@@ -185,6 +188,39 @@ TEST_F(RunShelfTest, LeavesOutMeasurementsThatLackANumber) {
   ASSERT_EQ(all.messages().size(), 1U);
   EXPECT_TRUE(contains(all.messages()[0], "old is left out: it lacks 'measured_since'"))
       << all.messages()[0];
+}
+
+TEST_F(RunShelfTest, LeavesOutMeasurementsThatCannotBeUnderstood) {
+  write_measurement(at("other"), some_measurement(), some_numbers());
+  auto planned = some_measurement();
+  planned.check = [](const Measured& measured) {
+    TORCH_CHECK(measured.values.at("slope") > 0, "slope is ", measured.values.at("slope").dump(),
+                ", expected > 0");
+  };
+  auto all = shelf();
+  EXPECT_FALSE(all.find(planned));
+  ASSERT_EQ(all.messages().size(), 1U);
+  EXPECT_TRUE(contains(all.messages()[0],
+                       "other is left out: it cannot be understood: slope is -0.5, expected > 0"));
+}
+
+TEST_F(RunShelfTest, LeavesOutMeasurementFilesOfStrangers) {
+  for (const char* name : {"a-deep", "b-list", "c-pipe", "d-setting", "e-pipe"}) {
+    write_measurement(at(name), some_measurement(), some_numbers());
+  }
+  std::ofstream(at("a-deep") / "measurement.json") << "{\"slope\":" << deep_json() << "}";
+  std::ofstream(at("b-list") / "measurement.json") << "[1, 2]";
+  make_pipe(at("c-pipe") / "measurement.json");
+  std::ofstream(at("d-setting") / "setting.json") << "{\"setting\":" << deep_json() << "}";
+  make_pipe(at("e-pipe") / "setting.json");
+  auto all = shelf();
+  EXPECT_FALSE(all.find(some_measurement()));
+  ASSERT_EQ(all.messages().size(), 5U);
+  EXPECT_TRUE(contains(all.messages()[0], "setting.json is no JSON: it is nested deeper than"));
+  EXPECT_TRUE(contains(all.messages()[1], "setting.json is a pipe"));
+  EXPECT_TRUE(contains(all.messages()[2], "measurement.json is no JSON: it is nested deeper"));
+  EXPECT_TRUE(contains(all.messages()[3], "measurement.json is damaged: expected a JSON object"));
+  EXPECT_TRUE(contains(all.messages()[4], "measurement.json is a pipe"));
 }
 
 TEST_F(RunShelfTest, FindsMeasurements) {

@@ -289,6 +289,31 @@ TEST(StepSizeFigure, DrawsBothSides) {
       contains(html, "3.0 in the mean, left out; idle on one side only, and not left out: "));
 }
 
+TEST(StepSizeFigure, RecordsThatCannotBeDrawnAreErrors) {
+  const auto plan = adaact::fig_step_size().plan({});
+  const auto measured = made_up_step_sizes(1.0);
+  for (std::size_t side = 0; side < 2; ++side) {
+    const auto& check = plan.measurements.at(side).check;
+    check(measured[side]);
+    for (const auto& [name, record] : measured[side].values.items()) {
+      auto empty = measured[side];
+      empty.values[name] = {{"first_steps", {1.0}},
+                            {"epoch_means", nlohmann::ordered_json::array()},
+                            {"epoch_maxima", nlohmann::ordered_json::array()}};
+      EXPECT_TRUE(contains(error_of([&] { check(empty); }), "means of 0 epochs")) << name;
+      auto missing = measured[side];
+      missing.values.erase(name);
+      EXPECT_TRUE(contains(error_of([&] { check(missing); }), name)) << name;
+    }
+  }
+  auto shorter = measured[1];
+  for (const char* part : {"epoch_means", "epoch_maxima"}) {
+    shorter.values["root_norm"][part].erase(0);
+  }
+  EXPECT_TRUE(contains(error_of([&] { plan.measurements[1].check(shorter); }),
+                       "records of steps are of 20 and 19 epochs"));
+}
+
 TEST(StepSizeFigure, AChangeThatFallsWithTheLearningRateAloneIsNotEnough) {
   const auto& experiment = adaact::fig_step_size();
   const auto with_rate =

@@ -17,6 +17,7 @@ TEST(NearMiss, SaysNothingOfStrangers) {
   EXPECT_EQ(did_you_mean("rmsprop", {"adaact", "adam", "sgd"}), "");
   EXPECT_EQ(did_you_mean("", {"adaact"}), "");
   EXPECT_EQ(did_you_mean("x", {}), "");
+  EXPECT_EQ(did_you_mean(std::string(1'000'000, 'a'), {"adaact", std::string(100'000, 'a')}), "");
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 #include "io/checksum.h"
 #include "support/errors.h"
+#include "support/odd_files.h"
+#include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 #include "support/tolerance.h"
 
@@ -26,14 +28,22 @@ TensorFile example() {
   return file;
 }
 
-/// A file as another program writes it: spaces in the header, no checksum.
-std::string foreign_file() {
-  const std::string header = R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})";
+std::string file_with_header(const std::string& header, const std::string& data = "") {
   const std::uint64_t length = header.size();
-  const float data[] = {1.5F, -2.0F};
   std::string bytes(8, '\0');
   std::memcpy(bytes.data(), &length, 8);
-  return bytes + header + std::string(reinterpret_cast<const char*>(data), sizeof(data));
+  return bytes + header + data;
+}
+
+/// A file as another program writes it: spaces in the header, no checksum.
+std::string foreign_file() {
+  const float data[] = {1.5F, -2.0F};
+  return file_with_header(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})",
+                          std::string(reinterpret_cast<const char*>(data), sizeof(data)));
+}
+
+std::string refusal(const std::string& bytes) {
+  return error_of([&] { TensorFile::from_bytes(bytes, Checksum::IfPresent, "theirs"); });
 }
 
 TEST(Safetensors, EveryDtypeAndShapeSurvivesARoundTrip) {
@@ -105,7 +115,61 @@ TEST(Safetensors, OffsetsThatLieAreRefused) {
   EXPECT_TRUE(contains(replace("[0, 8]", "[0, 9]"), "'a'"));
   EXPECT_TRUE(contains(replace("[0, 8]", "[8, 0]"), "'a'"));
   EXPECT_TRUE(contains(replace("[2]", "[3]"), "'a'"));
+  EXPECT_TRUE(contains(replace("[0, 8]", "[-8,0]"), "'a'"));
   EXPECT_TRUE(contains(replace("F32", "F33"), "unknown dtype 'F33'"));
+  const std::string beyond = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,1e300]}})";
+  EXPECT_TRUE(contains(refusal(file_with_header(beyond, "12345678")),
+                       "theirs: an offset of 'a' is 1e+300, expected a whole number"));
+}
+
+TEST(Safetensors, HeadersThatAreTooDeepAreRefused) {
+  EXPECT_TRUE(contains(refusal(file_with_header(deep_json())),
+                       "theirs: the header is no JSON: it is nested deeper than 100 levels"));
+  EXPECT_TRUE(contains(refusal(file_with_header("{\"__metadata__\":" + deep_json() + "}")),
+                       "theirs: the header is no JSON: it is nested deeper than 100 levels"));
+  const std::string twice =
+      R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32"}})";
+  EXPECT_TRUE(contains(refusal(file_with_header(twice)), "it has the field 'a' twice"));
+}
+
+TEST(Safetensors, ShapesThatNoTensorHasAreRefused) {
+  const auto shaped = [](const std::string& shape) {
+    return file_with_header(R"({"a":{"dtype":"F32","shape":)" + shape +
+                            R"(,"data_offsets":[0,0]}})");
+  };
+  const auto file = TensorFile::from_bytes(shaped("[0,512,3]"), Checksum::IfPresent, "theirs");
+  EXPECT_EQ(file.at("a").sizes(), (std::vector<std::int64_t>{0, 512, 3}));
+  // The strides of an empty tensor are products of its other sizes.
+  EXPECT_TRUE(contains(refusal(shaped("[0,4611686018427387904,4611686018427387904]")),
+                       "tensor 'a' of shape [0, 4611686018427387904"));
+  EXPECT_TRUE(contains(refusal(shaped("[-1]")), "tensor 'a' of shape [-1]"));
+  EXPECT_TRUE(contains(refusal(shaped("[1.5]")), "a size of 'a' is 1.5, expected a whole number"));
+  std::string many = "[0";
+  for (int i = 0; i < 1000; ++i) many += ",1";
+  EXPECT_TRUE(
+      contains(refusal(shaped(many + "]")), "tensor 'a' has 1001 dimensions, expected at most 64"));
+}
+
+/// Each of the tensors reaches to the end of the data: copied one by one they would take 50 GB.
+TEST(Safetensors, TensorsThatOverlapAreFoundBeforeTheyAreCopied) {
+  constexpr int kTensors = 50'000;
+  constexpr int kBytes = 1'000'000;
+  std::string header = "{";
+  for (int i = 0; i < kTensors; ++i) {
+    const auto size = std::to_string(kBytes - i);
+    header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[)" + size +
+              R"(],"data_offsets":[)" + std::to_string(i) + "," + std::to_string(kBytes) + "]}";
+  }
+  const auto bytes = file_with_header(header + "}", std::string(kBytes, 'x'));
+  std::string message;
+  EXPECT_LT(peak_memory_of([&] { message = refusal(bytes); }), 200'000'000);
+  EXPECT_TRUE(contains(message, "theirs: the data has a hole or an overlap at byte 1000000"));
+}
+
+TEST(Safetensors, APipeIsNotReadFrom) {
+  const TemporaryFolder folder;
+  const auto pipe = make_pipe(folder.path() / "model.safetensors");
+  EXPECT_TRUE(contains(error_of([&] { TensorFile::read(pipe); }), "model.safetensors is a pipe"));
 }
 
 TEST(Safetensors, UnknownNameListsTheKnownOnes) {

@@ -15,9 +15,7 @@ namespace adaact::testing {
 
 /// Descriptions of other people's models: state names and shapes in order, and logits under weights
 /// that a formula gives. One file per model, beside this one.
-inline std::filesystem::path golden_models_folder() {
-  return std::filesystem::path(__FILE__).parent_path() / "data";
-}
+inline std::filesystem::path golden_models_folder() { return ADAACT_MODEL_GOLDEN_DEFAULT_DIR; }
 
 inline std::vector<std::string> golden_model_names() {
   std::vector<std::string> names;

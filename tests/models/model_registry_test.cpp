@@ -76,9 +76,9 @@ TEST(ModelRegistry, SmallModelsTakeGreyImages) {
 
 TEST(ModelRegistry, ImpossibleOptionsAreNamedWithWhatWasExpected) {
   EXPECT_TRUE(contains(refusal("resnet20", [](auto& options) { options.classes = 0; }),
-                       "model 'resnet20': classes is 0, expected at least 1"));
+                       "model 'resnet20': classes is 0, expected 1 to 1048576"));
   EXPECT_TRUE(contains(refusal("lenet5", [](auto& options) { options.channels = 0; }),
-                       "model 'lenet5': channels is 0, expected at least 1"));
+                       "model 'lenet5': channels is 0, expected 1 to 1024"));
   for (const auto* name : {"resnet50", "resnet101", "vit_small"}) {
     const auto message = refusal(name, [](auto& options) { options.channels = 1; });
     EXPECT_TRUE(contains(message,
@@ -88,13 +88,57 @@ TEST(ModelRegistry, ImpossibleOptionsAreNamedWithWhatWasExpected) {
   EXPECT_TRUE(contains(refusal("lenet5", [](auto& options) { options.image_size = 30; }),
                        "image_size is 30, expected 28 or 32"));
   EXPECT_TRUE(contains(refusal("mlp", [](auto& options) { options.image_size = 0; }),
-                       "image_size is 0, expected at least 1"));
+                       "image_size is 0, expected 1 to 4096"));
   EXPECT_TRUE(contains(refusal("densenet121", [](auto& options) { options.image_size = 7; }),
-                       "image_size is 7, expected at least 8"));
+                       "image_size is 7, expected 8 to 4096"));
   EXPECT_TRUE(contains(refusal("resnet50", [](auto& options) { options.image_size = 31; }),
-                       "image_size is 31, expected at least 32"));
+                       "image_size is 31, expected 32 to 4096"));
   EXPECT_TRUE(contains(refusal("vit_small", [](auto& options) { options.image_size = 230; }),
-                       "image_size is 230, expected a multiple of 16"));
+                       "image_size is 230, expected a multiple of 16 up to 4096"));
+}
+
+constexpr auto kAbsurd = int64_t{1} << 40;
+
+TEST(ModelRegistry, AbsurdSizesAreRefusedBeforeMemoryIsTaken) {
+  for (const auto& name : adaact::model_names()) {
+    EXPECT_TRUE(contains(refusal(name, [](auto& options) { options.classes = kAbsurd; }),
+                         "classes is 1099511627776, expected 1 to 1048576"));
+    EXPECT_TRUE(contains(refusal(name, [](auto& options) { options.channels = kAbsurd; }),
+                         "channels is 1099511627776, expected 1 to 1024"));
+    EXPECT_TRUE(contains(refusal(name, [](auto& options) { options.image_size = kAbsurd; }),
+                         "image_size is 1099511627776, expected "));
+  }
+  EXPECT_TRUE(contains(refusal("mlp", [](auto& options) { options.hidden = {kAbsurd}; }),
+                       "hidden is [1099511627776], expected sizes of 1 to 1048576"));
+}
+
+TEST(ModelRegistry, LeastParametersGrowAsTheModelDoes) {
+  const auto count = [](const std::string& name, const ModelOptions& options) {
+    int64_t sum = 0;
+    for (const auto& parameter : make_model(name, options)->named_parameters()) {
+      const auto& key = parameter.key();
+      const bool is_bias = key.size() > 4 && key.compare(key.size() - 4, 4, "bias") == 0;
+      if (!is_bias) sum += parameter.value().numel();
+    }
+    return sum;
+  };
+  for (const auto& name : adaact::model_names()) {
+    const auto options = adaact::default_model_options(name);
+    auto smallest = options;
+    if (name == "resnet20" || name == "resnet32") smallest.batchnorm = false;
+    const bool takes_grey = name != "resnet50" && name != "resnet101" && name != "vit_small";
+    if (takes_grey) smallest.channels = 1;
+    const auto least = adaact::least_parameters(name, smallest);
+    EXPECT_LE(least, count(name, smallest)) << name;
+    EXPECT_GT(static_cast<double>(least), 0.95 * static_cast<double>(count(name, smallest)))
+        << name;
+    auto more = options;
+    more.classes += 5;
+    if (name == "mlp" || name == "vit_small") more.image_size += 16;
+    EXPECT_EQ(adaact::least_parameters(name, more) - adaact::least_parameters(name, options),
+              count(name, more) - count(name, options))
+        << name;
+  }
 }
 
 TEST(ModelRegistry, OptionsOfOtherModelsAreErrorsThatNameThoseModels) {
@@ -113,7 +157,7 @@ TEST(ModelRegistry, OptionsOfOtherModelsAreErrorsThatNameThoseModels) {
                                [](auto& options) {
                                  options.hidden = {64, 0};
                                }),
-                       "hidden is [64, 0], expected sizes of at least 1"));
+                       "hidden is [64, 0], expected sizes of 1 to 1048576"));
 }
 
 TEST(ModelRegistry, DropPathMustBeARate) {

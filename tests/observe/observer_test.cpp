@@ -246,6 +246,96 @@ TEST(Observer, OneLayerInEvaluationModeIsTheOnlyOneLeftOut) {
   EXPECT_EQ(watch.weights(), Names{"1.weight"});
 }
 
+TEST(Observer, AProductOfParametersIsNoLayer) {
+  const auto w = torch::randn({4, 4}).requires_grad_();
+  const auto u = torch::randn({3, 4}).requires_grad_();
+  Watch watch(LayerMap(NamedTensors{{"w", w}, {"u", u}}));
+  w.matmul(w.t());                               // of an orthogonality penalty
+  F::linear(w, w);                               //
+  torch::mm(w.detach(), w.t());                  // half of it held fixed
+  torch::mm(w.t(), w.t());                       // a view of the parameter
+  torch::mm(2.0 * w - w.pow(3), w.t());          // made of it
+  torch::mm(w / w.norm(), w.t());                //
+  torch::mm(torch::cat({u, w}), w.t());          // of several
+  F::linear(torch::randn({2, 4}), u.mm(w.t()));  // a weight of two factors
+  EXPECT_EQ(watch.weights(), Names());
+}
+
+TEST(Observer, WhatAParameterHasPartInIsAnActivation) {
+  const auto w = torch::randn({4, 4}).requires_grad_();
+  const auto table = torch::randn({5, 4}).requires_grad_();
+  const auto gain = torch::randn({4}).requires_grad_();
+  Watch watch(LayerMap(NamedTensors{{"w", w}, {"table", table}, {"gain", gain}}));
+  const auto x = torch::randn({2, 4});
+  const auto indices = torch::tensor({1, 3});
+  F::linear(x * gain, w);                                        // data, scaled
+  F::linear(F::linear(x, w), w);                                 // a layer's output
+  F::linear(F::embedding(indices, table), w);                    // rows chosen by data
+  F::linear(table.index_select(0, indices), w);                  //
+  F::linear(x.detach().clone().requires_grad_(), w);             // data that takes a gradient
+  F::linear(torch::dropout(gain.expand({2, 4}), 0.5, true), w);  // drawn at random
+  EXPECT_EQ(watch.weights(), Names(7, "w"));
+}
+
+TEST(Observer, AWeightReadThroughAViewOfOtherDimensionsIsSeen) {
+  const auto conv = torch::randn({4, 2, 3, 3}).requires_grad_();
+  const auto linear = torch::randn({5, 3}).requires_grad_();
+  Watch watch(LayerMap(NamedTensors{{"conv", conv}, {"linear", linear}}));
+  torch::conv2d(torch::randn({1, 2, 5, 5}), conv);
+  F::linear(torch::randn({2, 18}), conv.view({4, 18}));
+  torch::mm(torch::randn({2, 18}), conv.flatten(1).narrow(0, 1, 2).t());
+  torch::conv2d(torch::randn({1, 3, 2, 2}), linear.view({5, 3, 1, 1}));
+  ASSERT_EQ(watch.weights(), (Names{"conv", "conv", "conv", "linear"}));
+  EXPECT_EQ(watch.inputs()[2].use.row_begin, 1);
+  EXPECT_EQ(watch.inputs()[2].use.row_end, 3);
+  F::linear(torch::randn({2, 9}), conv.view({8, 9}));  // its rows are not the parameter's
+  EXPECT_EQ(watch.inputs().size(), 4U);
+}
+
+TEST(Observer, ASliceWithoutRowsIsNoUse) {
+  const auto w = torch::randn({4, 3}).requires_grad_();
+  Watch watch(LayerMap(NamedTensors{{"w", w}}));
+  F::linear(torch::randn({2, 3}), w.narrow(0, 0, 0));
+  F::linear(torch::randn({2, 3}), w.narrow(0, 4, 0));
+  EXPECT_EQ(watch.inputs().size(), 0U);
+}
+
+struct SharedWeightImpl : torch::nn::Module {
+  explicit SharedWeightImpl(const torch::Tensor& shared)
+      : weight(register_parameter("weight", shared)) {}
+  torch::Tensor forward(const torch::Tensor& x) { return F::linear(x, weight); }
+  torch::Tensor weight;
+};
+TORCH_MODULE(SharedWeight);
+
+TEST(Observer, OfTiedLayersOneInTrainingIsEnough) {
+  torch::nn::Linear first(4, 4);
+  SharedWeight second(first->weight);
+  torch::nn::Sequential model(first, second);
+  Watch watch(*model);
+  first->eval();
+  second->forward(torch::randn({2, 4}));
+  EXPECT_EQ(watch.inputs().size(), 1U);
+  second->eval();
+  second->forward(torch::randn({2, 4}));
+  EXPECT_EQ(watch.inputs().size(), 1U);
+}
+
+TEST(Observer, AnotherModelOnTheSameMemoryIsNotThisOne) {
+  torch::nn::Linear observed(4, 4);
+  torch::nn::Linear other(4, 4);
+  other->weight.set_data(observed->weight.detach());
+  Watch watch(*observed);
+  other->forward(torch::randn({2, 4}));
+  other->eval();
+  other->forward(torch::randn({2, 4}));
+  other->weight.set_requires_grad(false);
+  other->forward(torch::randn({2, 4}));
+  EXPECT_EQ(watch.inputs().size(), 0U);
+  observed->forward(torch::randn({2, 4}));
+  EXPECT_EQ(watch.inputs().size(), 1U);
+}
+
 TEST(Observer, SquareWeightMultipliedUntransposedIsNoLayer) {
   const auto w = torch::randn({4, 4}).requires_grad_();
   Watch watch(LayerMap(NamedTensors{{"w", w}}));
@@ -401,6 +491,37 @@ TEST(Observer, OutputGradientIsWhatAutogradComputes) {
   EXPECT_TRUE(all_close(first.input.t().matmul(x), model->parameters()[0].grad(), 1e-12));
   EXPECT_TRUE(all_close(last.input.t().matmul(watch.inputs()[1].input),
                         model->parameters()[2].grad(), 1e-12));
+}
+
+TEST(Observer, OutputGradientsComeInPassesThatMakeTheGradientOfTheWeight) {
+  torch::nn::Linear model(4, 3);
+  Watch watch(*model);
+  const auto x = torch::randn({5, 4}).requires_grad_();
+  const auto z = model->forward(x).sum();
+  const auto count = [&] { return watch.listener->gradients.size(); };
+  torch::autograd::grad({z}, {x}, {}, /*retain_graph=*/true);
+  z.backward({}, /*retain_graph=*/true, false, std::vector<torch::Tensor>{x});
+  EXPECT_EQ(count(), 0U);
+  torch::autograd::grad({z}, {model->weight}, {}, /*retain_graph=*/true);
+  EXPECT_EQ(count(), 1U);
+  EXPECT_FALSE(watch.listener->passes[0].is_added);
+  z.backward({}, /*retain_graph=*/true, false, std::vector<torch::Tensor>{model->weight});
+  z.backward();
+  ASSERT_EQ(count(), 3U);
+  EXPECT_TRUE(watch.listener->passes[1].is_added);
+  EXPECT_TRUE(watch.listener->passes[1].graph_is_kept);
+  EXPECT_TRUE(watch.listener->passes[2].is_added);
+  EXPECT_FALSE(watch.listener->passes[2].graph_is_kept);
+}
+
+TEST(Observer, ADetachedWeightIsNoUse) {
+  torch::nn::Linear model(4, 3);
+  Watch watch(*model);
+  const auto x = torch::randn({5, 4}).requires_grad_();
+  torch::linear(x, model->weight.detach()).sum().backward();
+  EXPECT_EQ(watch.inputs().size(), 0U);
+  EXPECT_EQ(watch.listener->unrecorded.size(), 0U);
+  EXPECT_EQ(watch.listener->gradients.size(), 0U);
 }
 
 TEST(Observer, ExplicitObservationFollowsTheSameConditions) {

@@ -19,13 +19,19 @@ class RecordingListener : public Listener {
   void on_input(const LayerUse& use, const torch::Tensor& input) override {
     inputs.push_back({use, input.clone()});
   }
-  bool wants_output_gradient(const LayerUse& /*use*/) override { return true; }
-  void on_output_gradient(const LayerUse& use, const torch::Tensor& gradient) override {
-    gradients.push_back({use, gradient.clone()});
+  OutputGradientListener listen_to_output(const LayerUse& use,
+                                          const torch::Tensor& /*input*/) override {
+    return [this, use](const OutputGradient& arrived) {
+      gradients.push_back({use, arrived.gradient.clone()});
+      passes.push_back(arrived);
+    };
   }
+  void on_unrecorded_use(const LayerUse& use) override { unrecorded.push_back(use); }
 
   std::vector<Recorded> inputs;
   std::vector<Recorded> gradients;
+  std::vector<OutputGradient> passes;  // that brought them
+  std::vector<LayerUse> unrecorded;
 };
 
 /// An observer of a model and what it saw.

@@ -57,6 +57,19 @@ TEST(TorchScript, LoadedModuleIsSeenInEveryForward) {
   watch.observer.rethrow_failure();
 }
 
+TEST(TorchScript, UsesThatItDifferentiatesItselfAreReportedAsUnrecorded) {
+  auto model = loaded_module();
+  model.train();
+  Watch watch{LayerMap(script_parameters(model))};
+  for (int run = 0; run < 5; ++run) {
+    watch.listener->gradients.clear();
+    watch.listener->unrecorded.clear();
+    model.forward({torch::randn({2, 2, 6, 6})}).toTensor().sum().backward();
+    EXPECT_EQ(watch.listener->gradients.size() + watch.listener->unrecorded.size(), 2U);
+  }
+  EXPECT_GT(watch.listener->unrecorded.size(), 0U);  // which of the two is up to it
+}
+
 TEST(TorchScript, OperatorsWithOtherValuesOnTheStackAreSeen) {
   // The interpreter shows operators its whole stack, here with the first product below the second.
   torch::jit::Module model("model");

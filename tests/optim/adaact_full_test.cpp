@@ -1,5 +1,9 @@
 // The variant with the full covariance, which the paper compares with the diagonal.
 
+#include <cmath>
+#include <memory>
+#include <sstream>
+
 #include <adaact/adaact.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -152,25 +156,121 @@ TEST(AdaActFull, BiasInAnotherGroupKeepsThatGroupsOptions) {
   EXPECT_FALSE(torch::equal(model->weight, before[0]));
 }
 
-TEST(AdaActFull, BiasThatJoinsLaterStartsTheCovarianceAnew) {
+/// The equations of one layer whose bias may be left out of a step: then M̂ and Â are the weight's alone.
+class FullEquations {
+ public:
+  explicit FullEquations(torch::nn::Linear& layer)
+      : theta_(torch::cat({layer->weight, layer->bias.unsqueeze(1)}, 1).detach().clone()),
+        m_(torch::zeros_like(theta_)),
+        a_(torch::zeros({theta_.size(1), theta_.size(1)}, torch::kFloat64)) {}
+
+  void step(const torch::Tensor& x, const torch::Tensor& weight_gradient,
+            const torch::Tensor& bias_gradient = {}) {
+    const auto ones = torch::cat({x, torch::ones({x.size(0), 1}, torch::kFloat64)}, 1);
+    a_ = 0.999 * a_ + 0.001 * ones.t().matmul(ones) / static_cast<double>(x.size(0));
+    ++steps_;
+    const auto n = weight_gradient.size(1);
+    const auto columns = bias_gradient.defined() ? n + 1 : n;
+    m_.narrow(1, 0, n).mul_(0.9).add_(weight_gradient, 0.1);
+    auto m_hat = m_.narrow(1, 0, n) / (1 - std::pow(0.9, steps_));
+    if (bias_gradient.defined()) {
+      m_.select(1, n).mul_(0.9).add_(bias_gradient, 0.1);
+      const auto of_bias = m_.narrow(1, n, 1) / (1 - std::pow(0.9, ++steps_of_bias_));
+      m_hat = torch::cat({m_hat, of_bias}, 1);
+    }
+    const auto a_hat =
+        a_.narrow(0, 0, columns).narrow(1, 0, columns) / (1 - std::pow(0.999, steps_));
+    const auto g_hat = m_hat.matmul(inverse_root(a_hat, 0.01, 1e-8));
+    const auto moved = theta_.narrow(1, 0, columns);
+    moved.copy_(moved - 0.1 * (g_hat + 2e-3 * moved));
+  }
+
+  torch::Tensor weight() const { return theta_.narrow(1, 0, theta_.size(1) - 1); }
+
+  void expect_of(const torch::nn::Linear& layer, int t) const {
+    ASSERT_TRUE(all_close(layer->weight.detach(), weight(), 1e-10)) << t;
+    ASSERT_TRUE(all_close(layer->bias.detach(), theta_.select(1, theta_.size(1) - 1), 1e-10)) << t;
+  }
+
+ private:
+  torch::Tensor theta_, m_, a_;
+  int steps_ = 0;
+  int steps_of_bias_ = 0;
+};
+
+TEST(AdaActFull, ABiasMayBeFrozenAndFreedBetweenSteps) {
+  torch::manual_seed(27);
   torch::nn::Linear model(4, 3);
+  model->to(torch::kFloat64);
+  AdaAct optimizer(*model, full_options());
+  FullEquations equations(model);
+  for (int t = 1; t <= 9; ++t) {
+    const bool frozen = t > 3 && t <= 6;
+    model->bias.requires_grad_(!frozen);
+    const auto x = 2 * torch::randn({6, 4}, torch::kFloat64);
+    optimizer.zero_grad();
+    model->forward(x).sin().sum().backward();
+    const auto g = model->weight.grad().clone();
+    const auto g_bias = frozen ? torch::Tensor() : model->bias.grad().clone();
+    if (t == 6) model->bias.requires_grad_(true);  // freed only before the step, without gradient
+    if (t == 6) model->bias.mutable_grad().reset();
+    optimizer.step();
+    equations.step(x, g, g_bias);
+    equations.expect_of(model, t);
+  }
+}
+
+TEST(AdaActFull, ABiasThatJoinsLaterBecomesAColumn) {
+  torch::manual_seed(28);
+  torch::nn::Linear model(4, 3);
+  model->to(torch::kFloat64);
   const auto options = full_options();
   std::vector<torch::optim::OptimizerParamGroup> groups;
   groups.emplace_back(std::vector<torch::Tensor>{model->weight},
                       std::make_unique<AdaActOptions>(options));
   AdaAct optimizer(*model, groups, options);
-  const auto step = [&] {
+  FullEquations equations(model);
+  for (int t = 1; t <= 6; ++t) {
+    const auto x = torch::randn({5, 4}, torch::kFloat64);
     optimizer.zero_grad();
-    model->forward(torch::randn({5, 4})).sum().backward();
+    model->zero_grad();
+    model->forward(x).sin().sum().backward();
+    if (t == 4) optimizer.add_param_group(torch::optim::OptimizerParamGroup({model->bias}));
+    const auto g = model->weight.grad().clone();
+    const auto g_bias = t >= 4 ? model->bias.grad().clone() : torch::Tensor();
     optimizer.step();
-  };
-  step();
-  EXPECT_EQ(optimizer.second_moment(model->weight).size(1), 4);
-  optimizer.add_param_group(torch::optim::OptimizerParamGroup({model->bias}));
-  const auto before = snapshot(*model);
-  step();
-  EXPECT_EQ(optimizer.second_moment(model->weight).size(1), 5);
-  EXPECT_FALSE(torch::equal(model->bias, before[1]));
+    equations.step(x, g, g_bias);
+    equations.expect_of(model, t);
+  }
+}
+
+TEST(AdaActFull, ABiasThatTwoWeightsShareIsAColumnOfTheFirst) {
+  torch::manual_seed(29);
+  torch::nn::Linear first(4, 3), second(2, 3);
+  first->to(torch::kFloat64);
+  second->to(torch::kFloat64);
+  second->bias = first->bias;
+  AdaAct optimizer(adaact::NamedTensors{{"first.weight", first->weight},
+                                        {"first.bias", first->bias},
+                                        {"second.weight", second->weight},
+                                        {"second.bias", second->bias}},
+                   full_options());
+  FullEquations of_first(first);
+  FullEquations of_second(second);  // its bias stays as it was there
+  for (int t = 1; t <= 6; ++t) {
+    const auto x1 = torch::randn({5, 4}, torch::kFloat64);
+    const auto x2 = torch::randn({5, 2}, torch::kFloat64) + 1.0;
+    optimizer.zero_grad();
+    (first->forward(x1).sin() + second->forward(x2).cos()).sum().backward();
+    const auto g1 = first->weight.grad().clone();
+    const auto g2 = second->weight.grad().clone();
+    const auto g_bias = first->bias.grad().clone();
+    optimizer.step();
+    of_first.step(x1, g1, g_bias);
+    of_second.step(x2, g2);
+    of_first.expect_of(first, t);
+    ASSERT_TRUE(all_close(second->weight.detach(), of_second.weight(), 1e-10)) << t;
+  }
 }
 
 TEST(AdaActFull, SwitchingTheVariantMidwayStartsTheMomentsAnew) {

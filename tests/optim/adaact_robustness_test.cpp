@@ -300,4 +300,111 @@ TEST(AdaAct, OptionsOfAnotherOptimizerAreRefused) {
   EXPECT_TRUE(contains(error_of([&] { AdaAct optimizer(*model, groups); }), "not AdaActOptions"));
 }
 
+// Numbers that float32 has no room for.
+
+TEST(AdaAct, AnEpsThatFloat32CannotDivideByIsRefused) {
+  auto model = make_mlp(torch::kFloat32);
+  EXPECT_TRUE(contains(error_of([&] { AdaAct(*model, AdaActOptions().eps(1e-60)); }),
+                       "eps is 1e-60, expected a number ≥ 1e-30"));
+  AdaAct optimizer(*model, AdaActOptions(10.0).eps(1e-30));
+  auto batch = row_batch(8, torch::kFloat32);
+  batch.x.select(1, 2).zero_();  // an input that is always 0
+  for (int i = 0; i < 3; ++i) train_step(model, optimizer, batch);
+  for (const auto& value : snapshot(*model)) EXPECT_TRUE(torch::isfinite(value).all().item<bool>());
+}
+
+TEST(AdaAct, InputsWhoseSquareIsInfiniteAreNotCalledInfinite) {
+  auto model = make_mlp(torch::kFloat32);
+  AdaAct optimizer(*model);
+  auto batch = row_batch(8, torch::kFloat32);
+  batch.x[0][0] = 2e19;
+  const auto error = error_of([&] { train_step(model, optimizer, batch); });
+  EXPECT_TRUE(contains(error,
+                       "the second moment of the input (finite in float32 for inputs below "
+                       "1.8e19) of the layer with weight '0.weight' is not finite"));
+  batch.x[0][0] = 1e18;
+  train_step(model, optimizer, batch);
+}
+
+TEST(AdaAct, ASliceWithoutRowsAsFirstUseIsNoStumblingBlock) {
+  torch::nn::Linear model(4, 3);
+  AdaAct optimizer(*model);
+  const auto x = torch::randn({2, 4});
+  torch::linear(x, model->weight.narrow(0, 0, 0));
+  model->forward(x).sum().backward();
+  optimizer.step();
+  EXPECT_EQ(optimizer.second_moment(model->weight).size(0), 1);
+}
+
+// Gradients that do not come through the observed input.
+
+/// Three steps with an L2 penalty in the loss and an input that is always 0.
+double largest_weight_after_a_penalty(const AdaActOptions& options) {
+  torch::manual_seed(3);
+  torch::nn::Linear model(4, 3);
+  AdaAct optimizer(*model, options);
+  auto x = torch::randn({8, 4});
+  x.select(1, 1).zero_();
+  for (int i = 0; i < 3; ++i) {
+    optimizer.zero_grad();
+    (model->forward(x).square().mean() + model->weight.square().sum()).backward();
+    optimizer.step();
+  }
+  return model->weight.abs().max().item<double>();
+}
+
+TEST(AdaAct, AStepOutOfAllProportionIsWarnedOfOnce) {
+  WarningCapture warnings;
+  EXPECT_GT(largest_weight_after_a_penalty({}), 1e6);
+  ASSERT_EQ(warnings.messages.size(), 1U);
+  EXPECT_TRUE(
+      contains(warnings.messages[0], "has changed an element of 'weight' by more than 100"));
+  EXPECT_TRUE(contains(warnings.messages[0], "clip_range"));
+}
+
+TEST(AdaAct, ALowerEndOfTheClipRangeKeepsThePenaltyInBounds) {
+  WarningCapture warnings;
+  const auto with_floor =
+      AdaActOptions().clip_range({1e-2, std::numeric_limits<double>::infinity()});
+  EXPECT_LT(largest_weight_after_a_penalty(with_floor), 5.0);
+  EXPECT_TRUE(warnings.messages.empty());
+}
+
+TEST(AdaAct, AnOrthogonalityPenaltyIsNoObservation) {
+  torch::manual_seed(4);
+  torch::nn::Linear model(6, 4);
+  AdaAct optimizer(*model);
+  const auto x = 0.1 * torch::randn({16, 6});
+  const auto identity = torch::eye(4);
+  const auto penalty = (model->weight.matmul(model->weight.t()) - identity).square().sum();
+  (model->forward(x).square().mean() + 1e-3 * penalty).backward();
+  optimizer.step();
+  EXPECT_TRUE(all_close(optimizer.second_moment(model->weight)[0], x.square().mean(0), 1e-6));
+}
+
+TEST(AdaAct, CoverageSaysThatAnInputIsMadeOfParameters) {
+  const auto query = torch::randn({2, 3}).requires_grad_();
+  const auto weight = torch::randn({4, 3}).requires_grad_();
+  AdaAct optimizer(adaact::LayerMap(adaact::NamedTensors{{"query", query}, {"weight", weight}}));
+  torch::linear(2.0 * query, weight).sum().backward();
+  optimizer.step();
+  const auto coverage = optimizer.coverage();
+  EXPECT_FALSE(coverage[1].observed);
+  EXPECT_EQ(coverage[1].reason, "what it is multiplied by is made of parameters alone");
+}
+
+TEST(AdaAct, AConvolutionWeightReadByALinearLayerCountsBothUses) {
+  torch::manual_seed(5);
+  const auto weight = torch::randn({3, 2, 1, 1}, torch::kFloat64).requires_grad_();
+  AdaAct optimizer(adaact::LayerMap(adaact::NamedTensors{{"weight", weight}}));
+  const auto image = torch::randn({2, 2, 3, 3}, torch::kFloat64);
+  const auto rows = torch::randn({4, 2}, torch::kFloat64);
+  const auto y =
+      torch::conv2d(image, weight).sum() + torch::linear(rows, weight.view({3, 2})).sum();
+  y.backward();
+  optimizer.step();
+  const auto sum = image.square().sum({0, 2, 3}) + rows.square().sum(0);
+  EXPECT_TRUE(all_close(optimizer.second_moment(weight)[0], sum / (2 * 9 + 4), 1e-12));
+}
+
 }  // namespace

@@ -33,6 +33,51 @@ TEST(NamedOptimizer, AParameterInTwoGroupsIsAnError) {
                        "'0.bias' is in two parameter groups, 0 and 1"));
 }
 
+/// A model in which two layers are one, whose parameters() lists it twice.
+struct TiedLayers {
+  TiedLayers() { model->to(torch::kFloat64); }
+  torch::nn::Linear layer{3, 3};
+  torch::nn::Sequential model{layer, torch::nn::Tanh(), layer};
+};
+
+template <typename Optimizer, typename Options>
+void expect_that_tied_layers_step_once(const Options& options) {
+  torch::manual_seed(8);
+  TiedLayers once;
+  TiedLayers twice;
+  copy_values(once.layer, twice.layer);
+  ASSERT_EQ(twice.model->parameters().size(), 4U);
+  Optimizer reference(*once.model, options);
+  Optimizer optimizer(*twice.model, {OptimizerParamGroup(twice.model->parameters())}, options);
+  for (int t = 0; t < 3; ++t) {
+    const auto x = torch::randn({5, 3}, torch::kFloat64);
+    for (auto* each : {&once, &twice}) {
+      auto& its = each == &once ? reference : optimizer;
+      its.zero_grad();
+      each->model->forward(x).square().sum().backward();
+      its.step();
+    }
+    expect_bit_identical(snapshot(*twice.layer), snapshot(*once.layer));
+  }
+  // Files from when names were listed as often as parameters still fit.
+  auto state = optimizer.export_state();
+  EXPECT_EQ(state.groups[0].parameters.size(), 2U);
+  auto& names = state.groups[0].parameters;
+  names.insert(names.end(), {names[0], names[1]});
+  reference.import_state(state, "test");
+}
+
+TEST(NamedOptimizer, AParameterListedTwiceIsSteppedOnce) {
+  expect_that_tied_layers_step_once<adaact::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9));
+  expect_that_tied_layers_step_once<adaact::Adam>(torch::optim::AdamOptions(0.1));
+  expect_that_tied_layers_step_once<adaact::AdamW>(torch::optim::AdamWOptions(0.1));
+  expect_that_tied_layers_step_once<Lamb>(LambOptions(0.1));
+  expect_that_tied_layers_step_once<adaact::Adan>(adaact::AdanOptions(0.1));
+  expect_that_tied_layers_step_once<adaact::Foof>(adaact::FoofOptions(0.1));
+  expect_that_tied_layers_step_once<adaact::Kfac>(adaact::KfacOptions(0.1));
+  expect_that_tied_layers_step_once<adaact::AdaAct>(adaact::AdaActOptions(0.1));
+}
+
 TEST(NamedOptimizer, AComplexParameterIsAnError) {
   const adaact::NamedTensors tensors{{"phase", torch::zeros({3}, torch::kComplexFloat)}};
   EXPECT_TRUE(contains(error_of([&] { Lamb optimizer(tensors); }), "'phase' is ComplexFloat"));
@@ -92,6 +137,14 @@ TEST(NamedOptimizer, FollowsAModelToAnotherDtype) {
       EXPECT_TRUE(torch::isfinite(parameter).all().item<bool>()) << name;
     }
   }
+}
+
+TEST(NamedOptimizer, ListsOfParametersStayWhereTheyAre) {
+  auto model = make_mlp();
+  adaact::AdaAct optimizer(*model);
+  const auto* before = optimizer.param_groups()[0].params().data();
+  train_step(model, optimizer, row_batch(8));
+  EXPECT_EQ(optimizer.param_groups()[0].params().data(), before);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/errors.h"
+#include "support/odd_files.h"
 #include "support/small_models.h"
 #include "support/temporary_folder.h"
 
@@ -87,6 +88,7 @@ TEST(Registry, BadOptionsSayWhatWasExpected) {
     return error_of([&] { make_optimizer(name, *model, options); });
   };
   EXPECT_TRUE(contains(error("adan", "{"), "no JSON"));
+  EXPECT_TRUE(contains(error("adan", adaact::testing::deep_json()), "it is nested deeper than"));
   EXPECT_TRUE(contains(error("adan", "[1]"), "expected a JSON object"));
   EXPECT_TRUE(contains(error("adan", R"({"betas": [0.9]})"), "betas is [0.9], expected 3 numbers"));
   EXPECT_TRUE(
@@ -99,7 +101,8 @@ TEST(Registry, BadOptionsSayWhatWasExpected) {
                        "inverse_period is 2.5, expected an integer"));
   EXPECT_TRUE(contains(error("foof", R"({"inverse": "lu"})"),
                        "inverse is \"lu\", expected one of: cholesky, eigen"));
-  EXPECT_TRUE(contains(error("kfac", R"({"damping": 0})"), "damping is 0, expected a number > 0"));
+  EXPECT_TRUE(
+      contains(error("kfac", R"({"damping": 0})"), "damping is 0, expected a number ≥ 1e-30"));
   EXPECT_TRUE(contains(error("sgd", R"({"nesterov": true, "momentum": 0})"), "nesterov needs"));
   EXPECT_TRUE(contains(error("sgd", R"({"lr": null})"), "lr is inf"));
 }
@@ -164,9 +167,14 @@ TEST(Configs, ASettingMaySayWhatDecays) {
 }
 
 TEST(Configs, BadFilesAreErrors) {
-  const TemporaryFolder folder;
   EXPECT_TRUE(contains(error_of([] { OptimizerConfig::read("no/such.json", "cifar10"); }),
                        "no/such.json cannot be opened"));
+  const TemporaryFolder folder;
+  const auto pipe = adaact::testing::make_pipe(folder.path() / "adan.json");
+  EXPECT_TRUE(contains(error_of([&] { OptimizerConfig::read(pipe, "cifar10"); }), "is a pipe"));
+  EXPECT_TRUE(contains(
+      error_of([&] { OptimizerConfig::parse(adaact::testing::deep_json(), "cifar10", "deep"); }),
+      "it is no JSON: it is nested deeper than 100 levels"));
   EXPECT_TRUE(contains(error_of([] { OptimizerConfig::read(kConfigs / "kfac.json", "mnist"); }),
                        "no setting 'mnist'; there are: cifar10, cifar100"));
   const auto path = folder.path() / "bad.json";

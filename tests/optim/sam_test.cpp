@@ -87,6 +87,34 @@ TEST_F(SamTest, FollowsTheEquations) {
   }
 }
 
+TEST_F(SamTest, ATiedWeightListedTwiceClimbsOnce) {
+  torch::nn::Linear tied(torch::nn::LinearOptions(4, 4).bias(false));
+  torch::nn::Sequential model(tied, torch::nn::Tanh(), tied);
+  model->to(torch::kFloat64);
+  ASSERT_EQ(model->parameters().size(), 2U);
+  const double rho = 0.5;
+  for (const bool adaptive : {false, true}) {
+    Sam optimizer(*model, plain_sgd(*model, 0.0), SamOptions(rho).adaptive(adaptive));
+    const auto x = torch::randn({8, 4}, torch::kFloat64);
+    const auto theta = tied->weight.detach().clone();
+    torch::Tensor gradient;  // at θ
+    std::vector<torch::Tensor> places;
+    optimizer.step([&] {
+      optimizer.zero_grad();
+      places.push_back(tied->weight.detach().clone());
+      auto loss = model->forward(x).square().sum();
+      loss.backward();
+      if (!gradient.defined()) gradient = tied->weight.grad().clone();
+      return loss;
+    });
+    ASSERT_EQ(places.size(), 2U);
+    const auto weight = adaptive ? theta.abs() : torch::ones_like(theta);
+    const auto e = rho * weight.square() * gradient / (weight * gradient).norm();
+    EXPECT_TRUE(all_close(places[1] - places[0], e, 1e-10)) << adaptive;
+    EXPECT_TRUE(bit_identical(tied->weight.detach(), theta));
+  }
+}
+
 TEST_F(SamTest, ReturnsTheLossOfTheFirstPass) {
   auto model = make_mlp();
   Sam optimizer(*model, plain_sgd(*model), SamOptions(0.5));

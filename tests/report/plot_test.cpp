@@ -97,7 +97,8 @@ TEST(Plot, TicksThatAreGivenAreKept) {
 
 TEST(Plot, WhatCannotBeDrawnIsLeftOut) {
   Plot plot{"plot", {}, logarithmic(), {}};
-  plot.series.push_back({"some", {{1, kNaN}, {2, 1}, {3, 0}, {4, -1}, {5, INFINITY}}, 0});
+  plot.series.push_back(
+      {"some", {{1, kNaN}, {2, 1}, {3, 0}, {4, -1}, {5, INFINITY}, {6, 1e300}, {7, 1e-300}}, 0});
   plot.series.push_back({"none", {{1, kNaN}}, 1});
   const auto part = drawable_part(plot);
   ASSERT_EQ(part.series.size(), 1U);

@@ -8,6 +8,7 @@
 #include "report/named_runs.h"
 #include "support/errors.h"
 #include "support/made_up_run.h"
+#include "support/odd_files.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
 
@@ -23,9 +24,18 @@ using adaact::testing::error_of;
 using adaact::testing::made_up_epoch;
 using adaact::testing::made_up_step;
 using adaact::testing::MadeUpRun;
+using adaact::testing::make_pipe;
 using adaact::testing::TemporaryFolder;
 using adaact::testing::write_run;
 namespace fs = std::filesystem;
+
+/// A safetensors file of a header alone.
+void write_header(const fs::path& path, const std::string& header) {
+  const std::uint64_t length = header.size();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(&length), sizeof length)
+      .write(header.data(), static_cast<std::streamsize>(header.size()));
+}
 
 class RunHistoryTest : public ::testing::Test {
  protected:
@@ -132,6 +142,67 @@ TEST_F(RunHistoryTest, TakesAWholeLastLineWithoutItsEnd) {
   const auto run = made("run");
   append(run, made_up_step(31, 3).dump());
   EXPECT_EQ(RunHistory::read(run).steps.size(), 31U);
+}
+
+TEST_F(RunHistoryTest, LinesThatAreTooDeepOrHoldNoCountsAreNamed) {
+  const auto refusal = [&](const std::string& line) {
+    const auto run = made("run");
+    append(run, line + "\n");
+    return error_of([&] { RunHistory::read(run); });
+  };
+  EXPECT_TRUE(contains(refusal(adaact::testing::deep_json()),
+                       "metrics.jsonl, line 34 is damaged: no JSON: it is nested deeper than"));
+  for (const char* value : {"-1", "1.5", "1e300", "9223372036854775807", "null"}) {
+    auto step = made_up_step(31, 3);
+    step["epoch"] = nlohmann::json::parse(value);
+    EXPECT_TRUE(contains(refusal(step.dump()),
+                         "line 34 is no record of a run: epoch is " + step["epoch"].dump()));
+  }
+}
+
+/// Minutes, if each of the layers were looked for among those before it.
+TEST_F(RunHistoryTest, ManyLayersAreRead) {
+  constexpr std::int64_t kLayers = 300'000;
+  const auto run = made("run");
+  auto epoch = made_up_epoch({}, 3).dump();
+  std::string moments = "{";
+  std::string header = "{";
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    const auto name = (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":";
+    moments += name + "1";
+    header += name + "{\"shape\":[1]}";
+  }
+  const std::string before = "\"second_moments\":";
+  epoch.resize(epoch.find(before) + before.size());
+  append(run, epoch + moments + "}}\n");
+  header += "}";
+  write_header(run / "model.safetensors", header);
+  const auto history = RunHistory::read(run);
+  EXPECT_EQ(history.epochs.back().second_moments.size(), 300'000U);
+  EXPECT_EQ(history.parameters, kLayers);
+}
+
+TEST_F(RunHistoryTest, PipesInThePlaceOfFilesAreRefused) {
+  const auto run = made("run");
+  fs::remove(run / "model.safetensors");
+  make_pipe(run / "model.safetensors");
+  EXPECT_FALSE(RunHistory::read(run).parameters.has_value());
+  make_pipe(run / "metrics.jsonl");
+  EXPECT_TRUE(contains(error_of([&] { RunHistory::read(run); }), "metrics.jsonl is a pipe"));
+  make_pipe(run / "config.json");
+  EXPECT_TRUE(contains(error_of([&] { RunHistory::read(run); }), "config.json is a pipe"));
+}
+
+TEST_F(RunHistoryTest, AnAbsurdHeaderIsNotCounted) {
+  const auto run = made("run");
+  for (const char* header : {R"({"a":{"shape":[4611686018427387904,4611686018427387904]}})",
+                             R"({"a":{"shape":[-4]}})", R"({"a":{"shape":[1.5]}})", "[]", "{"}) {
+    write_header(run / "model.safetensors", header);
+    EXPECT_FALSE(RunHistory::read(run).parameters.has_value()) << header;
+  }
+  std::ofstream(run / "model.safetensors")
+      << std::string(8, '\x05');  // of bytes that are not there
+  EXPECT_FALSE(RunHistory::read(run).parameters.has_value());
 }
 
 TEST_F(RunHistoryTest, ReadsARunThatHasJustBegun) {

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include "support/errors.h"
+#include "support/odd_files.h"
 #include "support/temporary_folder.h"
 #include "train/run/append_log.h"
 
@@ -16,6 +17,7 @@ using adaact::CheckpointStore;
 using adaact::TensorFile;
 using adaact::testing::contains;
 using adaact::testing::error_of;
+using adaact::testing::make_pipe;
 using adaact::testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -96,6 +98,16 @@ TEST_F(CheckpointStoreTest, OnlyDamagedOnesAreAnErrorThatNamesAll) {
   EXPECT_TRUE(contains(error, "checkpoint.2.safetensors"));
 }
 
+TEST_F(CheckpointStoreTest, WhatIsNoFileIsAnErrorAndLeftAsItIs) {
+  store_.save(1, file_with(1));
+  const auto pipe = make_pipe(folder_.path() / "checkpoint.2.safetensors");
+  EXPECT_TRUE(contains(error_of([&] { load(); }), pipe.string() + " is a pipe"));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  fs::remove(pipe);
+  fs::create_directory(pipe);
+  EXPECT_TRUE(contains(error_of([&] { load(); }), pipe.string() + " is a folder"));
+}
+
 TEST_F(CheckpointStoreTest, NoneIsNoError) { EXPECT_FALSE(load()); }
 
 TEST(AppendLog, IsCutWhereACheckpointWasTaken) {
@@ -114,6 +126,12 @@ TEST(AppendLog, IsCutWhereACheckpointWasTaken) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(text, "one\ntwo\nTHREE\n");
+}
+
+TEST(AppendLog, APipeIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  const auto pipe = make_pipe(folder.path() / "metrics.jsonl");
+  EXPECT_TRUE(contains(error_of([&] { AppendLog(pipe, 0); }), pipe.string() + " is a pipe"));
 }
 
 TEST(AppendLog, AShorterFileIsAnError) {

@@ -4,9 +4,12 @@
 #include <adaact/models/weights.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+#include <nlohmann/json.hpp>
 
 #include "data/image_files.h"
 #include "support/errors.h"
+#include "support/odd_files.h"
+#include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -90,6 +93,86 @@ TEST_F(ClassifierTest, WeightsThatSayNothingOfThemselvesAreAnError) {
   file.write(weights());
   EXPECT_TRUE(contains(error_of([&] { Classifier classifier(weights()); }),
                        "does not say what model it is for"));
+}
+
+/// The metadata of a card with one field of its input changed.
+std::map<std::string, std::string> with_input(const char* field, const nlohmann::json& value) {
+  auto metadata = small_card(3).to_metadata();
+  auto input = nlohmann::json::parse(metadata.at("input"));
+  input[field] = value;
+  metadata["input"] = input.dump();
+  return metadata;
+}
+
+TEST_F(ClassifierTest, WhatAFileSaysAboutItselfIsCheckedLikeACommandLine) {
+  write_model(small_card(3));
+  const auto tensors = adaact::TensorFile::read(weights()).tensors;
+  const auto refusal = [&](const std::map<std::string, std::string>& metadata) {
+    adaact::TensorFile file;
+    file.tensors = tensors;
+    file.metadata = metadata;
+    file.write(weights());
+    const auto error = error_of([&] { Classifier classifier(weights()); });
+    EXPECT_TRUE(contains(error, weights().string()));
+    return error;
+  };
+  for (const char* field : {"channels", "height", "width"}) {
+    const auto name = std::string(field);
+    EXPECT_TRUE(contains(refusal(with_input(field, -4)), name + " is -4, expected 1 to "));
+    EXPECT_TRUE(contains(refusal(with_input(field, 0)), name + " is 0, expected 1 to "));
+    EXPECT_TRUE(contains(refusal(with_input(field, 1'000'000'000'000)),
+                         name + " is 1000000000000, expected 1 to "));
+    EXPECT_TRUE(contains(refusal(with_input(field, 2.5)), name + " is 2.5, expected a whole"));
+    EXPECT_TRUE(contains(refusal(with_input(field, "4")), name + " is \"4\", expected a whole"));
+  }
+  EXPECT_TRUE(contains(refusal(with_input("width", 5)), "width is 5, expected 4"));
+  EXPECT_TRUE(contains(refusal(with_input("resize", -1)), "resize is -1, expected 0 to 16384"));
+  EXPECT_TRUE(contains(refusal(with_input("mean", {0.5})), "mean has 1 numbers, expected 3"));
+  EXPECT_TRUE(contains(refusal(with_input("std", {1, 0, 1})), "std has 0, expected numbers > 0"));
+  EXPECT_TRUE(
+      contains(refusal(with_input("std", {1, 1e39, 1})), "std has 1e+39, expected numbers"));
+
+  auto metadata = small_card(3).to_metadata();
+  const auto with = [&](const char* name, const std::string& value) {
+    auto changed = metadata;
+    changed[name] = value;
+    return refusal(changed);
+  };
+  EXPECT_TRUE(contains(with("classes", "[]"), "classes are none"));
+  EXPECT_TRUE(contains(with("classes", "[1, 2]"), "type must be string"));
+  EXPECT_TRUE(contains(with("classes", adaact::testing::deep_json()), "classes is no JSON"));
+  EXPECT_TRUE(contains(with("input", adaact::testing::deep_json()), "input is no JSON"));
+  EXPECT_TRUE(contains(with("model", "mpl"), "model is 'mpl', expected one of: densenet121"));
+  EXPECT_TRUE(contains(with("batchnorm", "2"), "batchnorm is '2', expected true or false"));
+  EXPECT_TRUE(contains(with("model", "lenet5"), "image_size is 4, expected 28 or 32"));
+}
+
+/// A model of that size would take 51 GB, one with that head 10 GB.
+TEST_F(ClassifierTest, AModelThatIsLargerThanItsFileIsNotMade) {
+  write_model(small_card(3));
+  auto file = adaact::TensorFile::read(weights());
+  auto card = small_card(3);
+  card.data.shape = {3, 4096, 4096};
+  file.metadata = card.to_metadata();
+  file.write(weights());
+  EXPECT_TRUE(contains(error_of([&] { Classifier classifier(weights()); }),
+                       "says that it is mlp for 3 classes and images of height 4096"));
+  card = small_card(3);
+  card.model = "resnet20";
+  card.data.shape = {3, 32, 32};
+  card.data.class_names.assign(1'000'000, "c");
+  file.metadata = card.to_metadata();
+  file.write(weights());
+  std::string message;
+  const auto grown = adaact::testing::peak_memory_of(
+      [&] { message = error_of([&] { Classifier classifier(weights()); }); });
+  EXPECT_TRUE(contains(message, "says that it is resnet20 for 1000000 classes"));
+  EXPECT_LT(grown, 200'000'000);  // the names alone take 60 MB or more
+}
+
+TEST_F(ClassifierTest, APipeIsNotReadFrom) {
+  adaact::testing::make_pipe(weights());
+  EXPECT_TRUE(contains(error_of([&] { Classifier classifier(weights()); }), "is a pipe"));
 }
 
 TEST_F(ClassifierTest, WhatIsNoPictureIsNamed) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/errors.h"
+#include "support/odd_files.h"
 
 namespace {
 
@@ -47,6 +48,35 @@ TEST(RunConfig, WhatIsNoConfigurationIsNamed) {
   wrong = json::parse(RunConfig().to_json());
   wrong["drop_path"] = nullptr;  // only clip_norm may be unlimited
   EXPECT_TRUE(contains(error(wrong.dump()), "some.json"));
+}
+
+TEST(RunConfig, NumbersAreTakenAsTheyAreOrNotAtAll) {
+  const auto error = [](const char* field, const json& value) {
+    auto wrong = json::parse(RunConfig().to_json());
+    wrong[field] = value;
+    return error_of([&] { RunConfig::from_json(wrong.dump(), "some.json"); });
+  };
+  const std::string beginning = "some.json is no configuration of a run: ";
+  EXPECT_TRUE(contains(error("epochs", 2.5), beginning + "epochs is 2.5, expected a whole number"));
+  EXPECT_TRUE(contains(error("batch_size", 1e300), beginning + "batch_size is 1e+300, expected"));
+  EXPECT_TRUE(contains(error("limit_train", 18446744073709551615U),
+                       beginning + "limit_train is 18446744073709551615, expected"));
+  EXPECT_TRUE(contains(error("seed", -1), beginning + "seed is -1, expected a whole number"));
+  EXPECT_TRUE(contains(error("milestones", {1, 2.5}), beginning + "milestones is 2.5, expected"));
+  EXPECT_TRUE(contains(error("optimizer_options", {1}), beginning + "optimizer_options is '[1]'"));
+}
+
+TEST(RunConfig, DepthIsLimited) {
+  const auto deep = adaact::testing::deep_json();
+  const auto error = [](const std::string& text) {
+    return error_of([&] { RunConfig::from_json(text, "some.json"); });
+  };
+  EXPECT_TRUE(contains(error(deep), "some.json is no configuration: it is nested deeper than"));
+  EXPECT_TRUE(contains(error("{\"optimizer_options\":" + deep + "}"), "it is nested deeper than"));
+  RunConfig config;
+  config.optimizer_options = deep;
+  EXPECT_TRUE(contains(error_of([&] { config.resolve(); }), "it is nested deeper than"));
+  EXPECT_TRUE(contains(error_of([&] { config.to_json(); }), "it is nested deeper than"));
 }
 
 TEST(RunConfig, ResolvesWhatWasLeftOpen) {

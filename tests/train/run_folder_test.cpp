@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
+#include "support/odd_files.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -13,6 +14,7 @@ using adaact::RunConfig;
 using adaact::RunFolder;
 using adaact::testing::contains;
 using adaact::testing::error_of;
+using adaact::testing::make_pipe;
 namespace fs = std::filesystem;
 
 class RunFolderTest : public ::testing::Test {
@@ -56,6 +58,16 @@ TEST_F(RunFolderTest, SomebodysFolderIsLeftAlone) {
   EXPECT_TRUE(contains(refusal(), "there is no config.json in it"));
   EXPECT_TRUE(has("thesis.tmp"));
   EXPECT_FALSE(has("config.json"));
+}
+
+TEST_F(RunFolderTest, PipesInThePlaceOfFilesAreRefused) {
+  RunFolder(path(), {}, /*resume=*/false);
+  make_pipe(path() / "environment.json");
+  EXPECT_TRUE(
+      contains(error_of([&] { RunFolder(path(), {}, /*resume=*/true).add_environment("cpu"); }),
+               "environment.json is a pipe"));
+  make_pipe(path() / "config.json");
+  EXPECT_TRUE(contains(refusal(), "config.json is a pipe"));
 }
 
 TEST_F(RunFolderTest, ARefusalGivesTheLockUp) {

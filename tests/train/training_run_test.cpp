@@ -229,6 +229,12 @@ TEST_F(TrainingRunTest, ALossThatIsNoNumberDoesNotSpoilTheCheckpoint) {
   train(config, "run", interrupt, resuming());
   EXPECT_TRUE(metrics_of(at("run")).back()["loss"].is_null());
   EXPECT_EQ(train(config, "run", resuming()).status, RunResult::Status::Finished);
+
+  auto with_variances = resuming();
+  with_variances.activation_variances = true;
+  SignalAt later(4, SIGTERM);
+  train(config, "variances", later, with_variances);
+  EXPECT_EQ(train(config, "variances", with_variances).status, RunResult::Status::Finished);
 }
 
 /// Its second step has a gradient that is not finite.

@@ -8,6 +8,9 @@
 
 namespace adaact {
 
+/// The largest side of an image that a model is made for.
+inline constexpr int64_t kLargestImageSize = 4096;
+
 struct ModelOptions {
   int64_t classes = 10;
   int64_t channels = 3;
@@ -29,6 +32,10 @@ std::shared_ptr<Model> make_model(const std::string& name, const ModelOptions& o
 
 /// A model by name with the options of default_model_options().
 std::shared_ptr<Model> make_model(const std::string& name);
+
+/// How many parameters such a model has at least, and nearly how many: told without making it. Errors as
+/// of make_model().
+int64_t least_parameters(const std::string& name, const ModelOptions& options);
 
 std::vector<std::string> model_names();
 

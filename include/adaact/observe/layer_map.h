@@ -27,6 +27,11 @@ enum class LayerKind : std::uint8_t {
   Other,  // a user's module, or nothing known: recognised when it is first used
 };
 
+inline bool is_observable(LayerKind kind) {
+  return kind == LayerKind::Linear || kind == LayerKind::Convolution ||
+         kind == LayerKind::PackedProjection;
+}
+
 /// A module that owns parameters directly.
 struct Layer {
   std::string name;  // "encoder.fc1"; empty for the root

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -23,15 +24,30 @@ struct LayerUse {
   bool input_is_intermediate = false;  // made by operators that autograd recorded, not by the user
 };
 
+/// What a backward pass brings to the output of a use.
+struct OutputGradient {
+  torch::Tensor gradient;
+  bool is_added = true;  // the pass adds to the weight's grad(); torch::autograd::grad returns it
+  bool graph_is_kept = false;  // another pass may come this way
+};
+using OutputGradientListener = std::function<void(const OutputGradient&)>;
+
 /// Receives what flows through the layers of one model. Calls come from the threads that run the
 /// forward and backward passes; an exception is kept and thrown by Observer::rethrow_failure().
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual void on_input(const LayerUse& use, const torch::Tensor& input) = 0;
-  /// Asked once per use; answer true to have on_output_gradient called in the backward pass.
-  virtual bool wants_output_gradient(const LayerUse& /*use*/) { return false; }
-  virtual void on_output_gradient(const LayerUse& /*use*/, const torch::Tensor& /*gradient*/) {}
+  /// Asked once per use whose weight and output are differentiated, after on_input(). What is returned, if
+  /// anything, lives as long as autograd's graph and is called in every backward pass that makes a
+  /// gradient of the weight from this use: not where only the gradient of a model's input is asked for.
+  virtual OutputGradientListener listen_to_output(const LayerUse& /*use*/,
+                                                  const torch::Tensor& /*input*/) {
+    return nullptr;
+  }
+  /// In place of listen_to_output(): autograd does not record this use. Its weight is detached, or
+  /// TorchScript differentiates the graph that it is part of by itself.
+  virtual void on_unrecorded_use(const LayerUse& /*use*/) {}
 };
 
 /// Observation stops while one of these lives.
@@ -72,6 +88,10 @@ class Observer {
                const torch::Tensor& output = {});
 
   [[nodiscard]] ObservationPause pause() const;
+
+  /// Whether this weight, by index into the map, was multiplied by something that is made of parameters alone,
+  /// which is no use of a layer.
+  bool has_refused_input_of(std::size_t weight) const;
 
   /// Throws the first exception a listener threw since the last call.
   void rethrow_failure();

@@ -89,6 +89,7 @@ class AdaAct : public ObservingOptimizer {
   void decide(const StepStatistics& statistics) override;
   void apply(const StepStatistics& statistics) override;
   void settle(std::int64_t steps) override;
+  void on_outsized_change(std::size_t index) override;
 
   bool takes_complex(const torch::optim::OptimizerOptions& options) const override;
   void on_groups_indexed() override;

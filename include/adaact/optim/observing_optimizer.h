@@ -25,7 +25,9 @@ std::ostream& operator<<(std::ostream& out, const std::vector<ParameterCoverage>
 /// Statistics belong to steps: what is observed between two steps, in however many forward passes,
 /// counts as one batch. zero_grad() leaves it alone. So a forward pass that belongs to no step must
 /// not be observed: evaluate under torch::NoGradGuard, in evaluation mode, or in a
-/// pause_observation().
+/// pause_observation(). KFAC alone sees backward passes too, and counts a use only where its gradient
+/// is part of the weight's when step() is called. (On a GPU a gradient that was zeroed instead of dropped still
+/// counts as there: nobody waits for the device to look at it.)
 ///
 /// step() also throws what went wrong in an observation since the last one. Whatever it throws, the
 /// pending observations are dropped.
@@ -60,6 +62,8 @@ class ObservingOptimizer : public NamedOptimizer {
   /// Why not, beyond what is known here; empty where nothing is.
   virtual std::string why_not_observed(std::size_t /*index*/) const { return {}; }
 
+  /// Whether this weight has a bias with one number per row, trained or not.
+  bool has_fitting_bias(std::size_t weight) const;
   /// The bias, if any, that can be one more input column of this weight: managed, not frozen, one number
   /// per row.
   std::optional<std::size_t> joint_bias(std::size_t weight) const;
@@ -72,6 +76,7 @@ class ObservingOptimizer : public NamedOptimizer {
   void on_state_loaded() override;
 
  private:
+  bool fits(std::size_t bias, std::size_t weight) const;
   void warn_about_unseen_layers() const;
 
   std::unique_ptr<Observer> observer_;

@@ -45,6 +45,9 @@ class StepAlgorithm {
   /// Brings the counts on the host up to date: so many steps were taken.
   virtual void settle(std::int64_t steps) = 0;
 
+  /// A step on a GPU changed a parameter of the model out of all proportion.
+  virtual void on_outsized_change(std::size_t /*parameter*/) {}
+
   /// Forgets what was observed: there will be no step.
   virtual void drop_observations() {}
 

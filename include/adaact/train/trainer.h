@@ -98,8 +98,11 @@ class Trainer {
   static std::int64_t steps_per_epoch(const Loader& train_data, std::int64_t accumulation);
 
   const TrainerState& state() const noexcept;
-  /// Goes on from another state; model and optimizer must be the ones of that state.
+  /// Goes on from another state; model and optimizer must be the ones of that state. One that training
+  /// cannot have come to is an error.
   void set_state(const TrainerState& state);
+  /// "'batch' is 99, expected 0 to 20, …" of a state that this training cannot come to; empty where it can.
+  std::string problem_with(const TrainerState& state) const;
 
  private:
   class Impl;

@@ -79,8 +79,15 @@ double squared_gradient_norm(const NonconvexProblem& problem, torch::nn::Linear&
 /// A power of 2 that is not too small for a rate.
 bool is_horizon(std::int64_t t) { return t >= kFirstHorizon && (t & (t - 1)) == 0; }
 
-/// Iterations that are evenly spread over log t; the powers of 2 are among them.
-std::vector<std::int64_t> places_up_to(std::int64_t steps) {
+double rate_at(std::int64_t horizon) {
+  const auto t = static_cast<double>(horizon);
+  return std::log(t) / std::sqrt(t);
+}
+
+}  // namespace
+
+/// Evenly spread over log t; the powers of 2 are among them.
+std::vector<std::int64_t> iterations_with_gradients(std::int64_t steps) {
   std::set<std::int64_t> places;
   for (int place = 0;; ++place) {
     const auto t = std::llround(std::exp2(place / kPlacesPerDoubling));
@@ -89,13 +96,6 @@ std::vector<std::int64_t> places_up_to(std::int64_t steps) {
   }
   return {places.begin(), places.end()};
 }
-
-double rate_at(std::int64_t horizon) {
-  const auto t = static_cast<double>(horizon);
-  return std::log(t) / std::sqrt(t);
-}
-
-}  // namespace
 
 IterationCurve squared_gradient_norms(std::int64_t steps, std::uint64_t seed,
                                       const std::function<void(const std::string&)>& progress) {
@@ -106,7 +106,7 @@ IterationCurve squared_gradient_norms(std::int64_t steps, std::uint64_t seed,
   AdaAct optimizer(*model, convergence_options());
   torch::manual_seed(seed);
 
-  IterationCurve norms{places_up_to(steps), {}};
+  IterationCurve norms{iterations_with_gradients(steps), {}};
   std::int64_t t = 1;
   for (const auto place : norms.iterations) {
     for (; t < place; ++t) {

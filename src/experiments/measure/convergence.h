@@ -24,6 +24,9 @@ struct IterationCurve {
 IterationCurve squared_gradient_norms(std::int64_t steps, std::uint64_t seed,
                                       const std::function<void(const std::string&)>& progress);
 
+/// The iterations at which ∇f is computed, as many as there are up to `steps`.
+std::vector<std::int64_t> iterations_with_gradients(std::int64_t steps);
+
 /// All that decides what comes out, but for the steps and the seed.
 nlohmann::ordered_json convergence_setting();
 

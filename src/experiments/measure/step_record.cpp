@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <c10/util/Exception.h>
+
 namespace adaact {
 
 void StepRecord::add(double value) {
@@ -27,6 +29,9 @@ StepRecord StepRecord::from_json(const nlohmann::ordered_json& json) {
   json.at("first_steps").get_to(record.first_steps_);
   json.at("epoch_means").get_to(record.means_);
   json.at("epoch_maxima").get_to(record.maxima_);
+  TORCH_CHECK(!record.means_.empty() && record.means_.size() == record.maxima_.size(),
+              "a record of steps has means of ", record.means_.size(), " epochs and maxima of ",
+              record.maxima_.size(), ", expected as many of both and one at least");
   return record;
 }
 

@@ -21,6 +21,7 @@ class StepRecord {
   const std::vector<double>& maxima() const { return maxima_; }
 
   nlohmann::ordered_json to_json() const;
+  /// An error where it is not the record of an epoch or more.
   static StepRecord from_json(const nlohmann::ordered_json& json);
 
  private:

@@ -1,7 +1,6 @@
 #include "experiments/page/experiment_page.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 #include "experiments/page/curves.h"
@@ -10,7 +9,7 @@
 #include "experiments/shelf/divergence.h"
 #include "io/joined.h"
 #include "report/format.h"
-#include "train/run/run_file_names.h"
+#include "train/run/environment.h"
 
 namespace adaact {
 namespace {
@@ -142,11 +141,8 @@ std::string in_one_line(const ordered_json& environment) {
 /// The machines and versions that a run was carried out with, one line for each; nothing where its
 /// folder does not tell.
 std::vector<std::string> environments_of(const RunHistory& run) {
-  std::ifstream file(run.folder / kEnvironmentFile);
-  const auto entries = ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
   std::vector<std::string> lines;
-  if (!entries.is_array()) return lines;
-  for (const auto& entry : entries) lines.push_back(in_one_line(entry));
+  for (const auto& entry : environments_in(run.folder)) lines.push_back(in_one_line(entry));
   std::sort(lines.begin(), lines.end());
   lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
   return lines;

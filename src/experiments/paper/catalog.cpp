@@ -1,5 +1,7 @@
 #include "experiments/paper/catalog.h"
 
+#include <algorithm>
+
 #include <c10/util/Exception.h>
 
 #include "io/near_miss.h"
@@ -15,15 +17,18 @@ const std::vector<const Experiment*>& experiments() {
 }
 
 const Experiment& experiment_named(const std::string& name) {
+  const auto& all = experiments();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto* each) { return each->name() == name; });
   std::vector<std::string> names;
   std::string list;
-  for (const auto* experiment : experiments()) {
-    if (experiment->name() == name) return *experiment;
+  for (const auto* experiment : all) {
     names.push_back(experiment->name());
     list += (list.empty() ? "" : ", ") + names.back();
   }
-  TORCH_CHECK(false, "adaact: there is no experiment '", name, "'; there are: ", list,
+  TORCH_CHECK(found != all.end(), "adaact: there is no experiment '", name, "'; there are: ", list,
               did_you_mean(name, names));
+  return **found;
 }
 
 }  // namespace adaact

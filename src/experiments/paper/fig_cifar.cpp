@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,7 +12,7 @@
 #include "experiments/shelf/divergence.h"
 #include "report/format.h"
 #include "report/run_plots.h"
-#include "train/run/run_file_names.h"
+#include "train/run/environment.h"
 
 namespace adaact {
 namespace {
@@ -67,11 +66,13 @@ Finding adaptive_methods_begin_faster(const SeriesByOptimizer& all, const std::s
 /// The processors and GPUs that a run was carried out with; none where it is not known.
 std::set<std::string> hardware_of(const RunHistory& run) {
   std::set<std::string> hardware;
-  std::ifstream file(run.folder / kEnvironmentFile);
-  const auto starts = ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!starts.is_array()) return hardware;
-  for (const auto& start : starts) {
-    hardware.insert(start.value("processor", "unknown") + ", " + start.value("gpu", "no GPU"));
+  const auto text_of = [](const ordered_json& start, const char* name, const char* otherwise) {
+    const bool is_told = start.contains(name) && start.at(name).is_string();
+    return is_told ? start.at(name).get<std::string>() : otherwise;
+  };
+  for (const auto& start : environments_in(run.folder)) {
+    hardware.insert(text_of(start, "processor", "unknown") + ", " +
+                    text_of(start, "gpu", "no GPU"));
   }
   return hardware;
 }

@@ -12,6 +12,7 @@
 #include "experiments/paper/lenet_variances.h"
 #include "experiments/paper/paper_runs.h"
 #include "experiments/shelf/machine.h"
+#include "io/json_text.h"
 #include "report/format.h"
 #include "report/heatmap.h"
 #include "train/run/run_parts.h"
@@ -76,6 +77,9 @@ std::string ratio_cell(const std::optional<double>& ratio) {
 }
 
 Heatmap heatmap_of(const std::string& layer, const torch::Tensor& matrix) {
+  TORCH_CHECK(matrix.dim() == 2 && matrix.scalar_type() == torch::kFloat32, "the covariance of '",
+              layer, "' is ", matrix.scalar_type(), " ", matrix.sizes(),
+              ", expected a matrix of float32");
   const auto values = matrix.abs().contiguous();
   const auto* first = values.data_ptr<float>();
   return {label_of(layer),
@@ -106,6 +110,17 @@ Table shares_table(const ordered_json& layers) {
     }
   }
   return table;
+}
+
+void check_layers(const Measured& measured) {
+  whole_number(measured.values.at("images"), "images");
+  for (const auto& layer : measured.values.at("layers")) {
+    const auto name = layer.at("layer").get<std::string>();
+    const auto found = measured.tensors.find(name);
+    TORCH_CHECK(found != measured.tensors.end(), "there is no covariance of '", name, "'");
+    heatmap_of(name, found->second);
+  }
+  shares_table(measured.values.at("layers"));
 }
 
 /// The range of a number over all layers and all seeds.
@@ -155,7 +170,11 @@ class CovarianceHeatmap : public Experiment {
            [config = run.config](const Machine& machine, const std::filesystem::path& model_file,
                                  const auto& /*progress*/) {
              return measure(config, machine, model_file);
-           }});
+           },
+           {},
+           0.0,
+           {},
+           check_layers});
     }
     return plan;
   }

@@ -97,6 +97,8 @@ std::string mean_of_last_epoch(const Measured& measured, const char* name) {
 
 std::vector<double> quotients(const std::vector<double>& dividends,
                               const std::vector<double>& divisors) {
+  TORCH_CHECK(dividends.size() == divisors.size(), "records of steps are of ", dividends.size(),
+              " and ", divisors.size(), " epochs, expected as many");
   std::vector<double> result;
   for (std::size_t i = 0; i < dividends.size(); ++i) result.push_back(dividends[i] / divisors[i]);
   return result;
@@ -244,6 +246,22 @@ std::vector<Finding> findings_of_differences(const Measured& measured) {
            Finding::Verdict::Open}};
 }
 
+/// Numbers of which every one is the record of an epoch or more, those that are divided by one another of
+/// as many.
+void check_changes(const Measured& measured) {
+  for (const auto* name : {"idle_inputs", "inputs_idle_in_one", "awake_step"}) {
+    record_of(measured, name);
+  }
+  findings_of_changes(measured);
+}
+
+void check_differences(const Measured& measured) {
+  for (const auto* name : {"idle_inputs", "inputs_idle_in_one", "term_b"}) {
+    record_of(measured, name);
+  }
+  findings_of_differences(measured);
+}
+
 bool has_several_seeds(const Found& found) {
   const auto seed_of = [](const Found::Measurement& each) {
     return each.planned.setting.at("seed");
@@ -277,7 +295,8 @@ class StepSize : public Experiment {
            },
            {config},
            0.0,
-           {"awake_root_change"}});
+           {"awake_root_change"},
+           check_changes});
       config.schedule = "constant";  // the theorem's
       auto setting = setting_of(config);
       setting["replaced"] = "training image " + std::to_string(kReplaced) + " by test image " +
@@ -292,7 +311,8 @@ class StepSize : public Experiment {
            },
            {config, config},
            0.0,
-           {"awake_term_a", "awake_root_norm"}});
+           {"awake_term_a", "awake_root_norm"},
+           check_differences});
     }
     return plan;
   }

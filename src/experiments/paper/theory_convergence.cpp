@@ -24,6 +24,19 @@ Measured measure(std::int64_t steps, std::uint64_t seed,
   return measured;
 }
 
+IterationCurve curve_of(const Measured& measured) {
+  return {measured.values.at("iterations").get<std::vector<std::int64_t>>(),
+          measured.values.at("squared_gradient_norms").get<std::vector<double>>()};
+}
+
+void check_curve(const Measured& measured, std::int64_t steps) {
+  const auto curve = curve_of(measured);
+  TORCH_CHECK(curve.iterations == iterations_with_gradients(steps),
+              "'iterations' are not those up to ", steps);
+  TORCH_CHECK(curve.values.size() == curve.iterations.size(), "'squared_gradient_norms' are ",
+              curve.values.size(), ", expected ", curve.iterations.size());
+}
+
 /// What all seeds that were measured say together.
 struct Result {
   std::size_t seeds = 0;
@@ -36,9 +49,7 @@ struct Result {
 std::optional<Result> result_of(const Found& found) {
   std::vector<IterationCurve> curves;
   for (const auto& [planned, measured] : found.measurements) {
-    if (!measured) continue;
-    curves.push_back({measured->values.at("iterations").get<std::vector<std::int64_t>>(),
-                      measured->values.at("squared_gradient_norms").get<std::vector<double>>()});
+    if (measured) curves.push_back(curve_of(*measured));
   }
   if (curves.empty()) return std::nullopt;
   Result result;
@@ -115,7 +126,9 @@ class Convergence : public Experiment {
            [=](const Machine& /*machine*/, const std::filesystem::path& /*model_file*/,
                const auto& progress) { return measure(steps, seed, progress); },
            {},
-           kSecondsPerStep * static_cast<double>(steps)});
+           kSecondsPerStep * static_cast<double>(steps),
+           {},
+           [=](const Measured& measured) { check_curve(measured, steps); }});
     }
     return plan;
   }

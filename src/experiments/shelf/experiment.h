@@ -56,6 +56,9 @@ struct PlannedMeasurement {
   double seconds_on_two_cores = 0.0;
   /// Numbers that earlier versions did not measure: without them what is there will not do.
   std::vector<std::string> needed_values = {};
+  /// Throws where numbers or tensors, which come from a file, are not such as were measured: nobody could
+  /// draw them.
+  std::function<void(const Measured& measured)> check = {};
 };
 
 struct ExperimentPlan {

@@ -1,17 +1,14 @@
 #include "experiments/shelf/kept_results.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
+#include <sstream>
 #include <utility>
-
-#include <c10/util/Exception.h>
 
 #include "experiments/shelf/measurement_files.h"
 #include "experiments/shelf/run_key.h"
 #include "io/atomic_file.h"
+#include "io/file_descriptor.h"
+#include "io/json_text.h"
 #include "train/run/metrics_record.h"
 #include "train/run/run_file_names.h"
 
@@ -21,12 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 bool is_kept(const ordered_json& record) {
   const auto kind = kind_of(record);
   return kind == kEpochRecord || kind == kDivergedRecord;
@@ -34,11 +25,10 @@ bool is_kept(const ordered_json& record) {
 
 /// The records of a metrics file without those of steps.
 std::string kept_records(const fs::path& metrics) {
-  std::ifstream file(metrics);
-  TORCH_CHECK(file, "adaact: ", metrics.string(), " cannot be opened: ", std::strerror(errno));
+  std::istringstream file(read_file(metrics));
   std::string records;
   for (std::string line; std::getline(file, line);) {
-    const auto record = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto record = try_parse_json<ordered_json>(line).value;
     if (!record.is_discarded() && is_kept(record)) records += line + "\n";
   }
   return records;
@@ -50,7 +40,7 @@ using Files = std::vector<std::pair<std::string, std::string>>;  // name and byt
 Files small_files_of(const RunHistory& run) {
   Files files{{kMetricsFile, kept_records(run.folder / kMetricsFile)}};
   const auto environment = run.folder / kEnvironmentFile;
-  if (fs::exists(environment)) files.emplace_back(kEnvironmentFile, bytes_of(environment));
+  if (fs::exists(environment)) files.emplace_back(kEnvironmentFile, read_file(environment));
   auto config = run.config;
   config.data_dir.clear();
   files.emplace_back(kConfigFile, config.to_json());
@@ -59,7 +49,7 @@ Files small_files_of(const RunHistory& run) {
 
 bool holds(const fs::path& folder, const Files& files) {
   for (const auto& [name, bytes] : files) {
-    if (!fs::exists(folder / name) || bytes_of(folder / name) != bytes) return false;
+    if (!fs::exists(folder / name) || read_file(folder / name) != bytes) return false;
   }
   return true;
 }
@@ -92,7 +82,7 @@ bool keep_measurement(const PlannedMeasurement& planned, const Measured& measure
   if (holds_measurement(folder)) {
     const auto kept = read_measurement(folder);
     // A measurement that an earlier version kept and nobody can draw any more gives way.
-    if (lacking_value(kept, planned).empty()) return are_equal(kept, measured);
+    if (problem_with(kept, planned).empty()) return are_equal(kept, measured);
   }
   write_measurement(folder, planned, measured);
   return true;

@@ -1,14 +1,13 @@
 #include "experiments/shelf/measurement_files.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include <adaact/io/safetensors.h>
 #include <c10/util/Exception.h>
 
 #include "experiments/shelf/run_key.h"
 #include "io/atomic_file.h"
+#include "io/error_text.h"
+#include "io/file_descriptor.h"
+#include "io/json_text.h"
 
 namespace adaact {
 namespace {
@@ -23,10 +22,8 @@ constexpr char kTensors[] = "measurement.safetensors";
 
 template <typename Json>
 Json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  TORCH_CHECK(file, "adaact: ", path.string(), " cannot be opened: ", std::strerror(errno));
-  auto value = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK(!value.is_discarded(), "adaact: ", path.string(), " is damaged: no JSON");
+  auto value = parse_json<Json>(read_file(path), path.string());
+  TORCH_CHECK(value.is_object(), "adaact: ", path.string(), " is damaged: expected a JSON object");
   return value;
 }
 
@@ -48,9 +45,16 @@ Measured read_measurement(const fs::path& folder) {
   return measured;
 }
 
-std::string lacking_value(const Measured& measured, const PlannedMeasurement& planned) {
+std::string problem_with(const Measured& measured, const PlannedMeasurement& planned) {
   for (const auto& name : planned.needed_values) {
-    if (!measured.values.contains(name)) return name;
+    if (!measured.values.contains(name)) {
+      return "it lacks '" + name + "', which this version measures too";
+    }
+  }
+  try {
+    if (planned.check) planned.check(measured);
+  } catch (const std::exception& error) {
+    return "it cannot be understood: " + error_text_within_line(error);
   }
   return {};
 }

@@ -21,8 +21,9 @@ std::string key_of_measurement(const std::filesystem::path& folder);
 /// A damaged file is an error that names it.
 Measured read_measurement(const std::filesystem::path& folder);
 
-/// The first of the needed values that the measurement does not have; empty where it has them all.
-std::string lacking_value(const Measured& measured, const PlannedMeasurement& planned);
+/// Why a measurement that was kept cannot be drawn: it lacks a needed value, or has something else than was
+/// measured. Empty where it can be.
+std::string problem_with(const Measured& measured, const PlannedMeasurement& planned);
 
 /// Whatever happens on the way, the folder holds the whole measurement or none. The bytes depend on what
 /// was measured alone.

@@ -105,8 +105,8 @@ std::optional<Measured> RunShelf::find(const PlannedMeasurement& planned) {
   while (!folders.empty()) {
     try {
       auto measured = read_measurement(folders.front());
-      const auto lacking = lacking_value(measured, planned);
-      TORCH_CHECK(lacking.empty(), "it lacks '", lacking, "', which this version measures too");
+      const auto problem = problem_with(measured, planned);
+      TORCH_CHECK(problem.empty(), problem);
       return measured;
     } catch (const std::exception& error) {
       leave_out(folders.front(), error);

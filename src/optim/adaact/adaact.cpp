@@ -9,26 +9,79 @@
 //
 // With the full covariance, A_t (S, n+1, n+1) takes the place of V_t.
 //
-// plan.cpp says what happens to which parameter, update.cpp has the equations for tensors and the CPU,
-// update_cuda.cu those for a GPU, full_covariance.cpp those with A_t.
+// plan.cpp says what happens to which parameter. It is carried out by row_averages.cpp (V_t) and update.cpp
+// (M_t, θ_t) on any device, by update_cuda.cu for a GPU, by full_covariance.cpp with A_t.
 
 #include <adaact/optim/adaact.h>
 
 #include <algorithm>
-#include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
-#include "optim/adaact/apply_on_gpu.h"
+#include "moments/accumulator.h"
+#include "observe/observed_features.h"
 #include "optim/adaact/codec.h"
 #include "optim/adaact/full_covariance.h"
-#include "optim/adaact/input_measure.h"
+#include "optim/adaact/outsized.h"
 #include "optim/adaact/plan.h"
+#include "optim/adaact/row_averages.h"
 #include "optim/adaact/update.h"
+#include "optim/adaact/update_cuda.h"
 #include "optim/base/param_state.h"
 #include "optim/base/step_parts.h"
 
 namespace adaact {
+
+namespace {
+
+/// Measures what it is told of each layer's input. Shared with the observer, which other threads may still
+/// be using when the optimizer is gone.
+class InputMeasure {
+ public:
+  explicit InputMeasure(const LayerMap& map)
+      : parameters_(map.tensors()), layers_(parameters_.size()) {}
+
+  void set_layers(std::vector<MeasuredLayer> layers) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    layers_ = std::move(layers);
+  }
+  MeasuredLayer layer_of(std::size_t weight) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return layers_[weight];
+  }
+
+  /// Whether the measure of this use is second_moment().
+  bool is_diagonal(const LayerUse& use, const torch::Tensor& input) const {
+    if (layer_of(use.weight).full || !is_measured(use, input)) return false;
+    use.geometry.check(input);
+    check_observed_features(parameters_[use.weight], use, use.geometry.features(input));
+    return true;
+  }
+
+  Moment operator()(const LayerUse& use, const torch::Tensor& input) const {
+    if (!is_measured(use, input)) return {};
+    const auto layer = layer_of(use.weight);
+    auto moment = layer.full ? covariance(input, use.geometry, layer.with_bias)
+                             : second_moment(input, use.geometry);
+    check_observed_features(parameters_[use.weight], use,
+                            moment.sum.size(-1) - (layer.with_bias ? 1 : 0));
+    return moment;
+  }
+
+ private:
+  bool is_measured(const LayerUse& use, const torch::Tensor& input) const {
+    const auto& weight = parameters_[use.weight];
+    const bool measurable = weight.is_floating_point() && weight.numel() > 0 && input.numel() > 0;
+    return layer_of(use.weight).managed && weight.requires_grad() && measurable;
+  }
+
+  const std::vector<torch::Tensor> parameters_;
+  mutable std::mutex mutex_;
+  std::vector<MeasuredLayer> layers_;
+};
+
+}  // namespace
 
 struct AdaAct::Internals {
   explicit Internals(const LayerMap& model)
@@ -53,7 +106,9 @@ struct AdaAct::Internals {
     bool update_of_m;
     bool observation;
   };
-  std::vector<Counted> counted;  // of the last step
+  std::vector<Counted> counted;         // of the last step
+  std::optional<std::size_t> outsized;  // a parameter that this step changed out of proportion
+  bool has_warned = false;              // of one
 };
 
 namespace {
@@ -61,120 +116,6 @@ namespace {
 struct ObservedInputs : StepStatistics {
   std::vector<PendingMoment> moments;
 };
-
-AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updates_of_m) {
-  const auto beta1 = std::get<0>(options.betas());
-  return {options.lr(), beta1, options.weight_decay(), bias_correction(beta1, updates_of_m)};
-}
-
-/// The denominator of an input that is always 1, like a bias's.
-torch::Tensor constant_denominator(std::int64_t columns, const AdaActOptions& options,
-                                   const torch::Tensor& m) {
-  const auto [clip_low, clip_high] = options.clip_range();
-  const auto v_hat = torch::full({1, columns}, std::clamp(1.0, clip_low, clip_high), m.options());
-  return adaact_denominator(v_hat, options.power(), options.eps());
-}
-
-/// Each segment with its own denominator; rows outside every segment follow the rule for
-/// unobserved parameters, but their M has moved with the others'.
-void update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
-                          const torch::Tensor& g, const RowMoments& moments,
-                          const AdaActOptions& options, const AdaActScalars& step) {
-  const auto& segments = moments.segments;
-  const auto beta2 = std::get<1>(options.betas());
-  const auto denominator =
-      adaact_denominator(unbiased(moments, beta2).flatten(1), options.power(), options.eps());
-  if (cover_all_rows_evenly(segments, theta.size(0))) {
-    adaact_update(theta, m, g, denominator, step);
-    return;
-  }
-  std::int64_t row = 0;
-  const auto update_gap = [&](std::int64_t end) {
-    if (row == end) return;
-    const auto rows = end - row;
-    const auto theta_rows = theta.narrow(0, row, rows);
-    const auto g_rows = g.narrow(0, row, rows);
-    if (options.unobserved_rule() == UnobservedRule::PlainGradient) {
-      average_gradient(m.narrow(0, row, rows), g_rows, step.beta1);
-      plain_gradient_update({theta_rows}, {g_rows}, step);
-    } else {
-      adaact_update(theta_rows, m.narrow(0, row, rows), g_rows,
-                    constant_denominator(denominator.size(1), options, m), step);
-    }
-  };
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    const auto& segment = segments[s];
-    update_gap(segment.begin);
-    const auto rows = segment.end - segment.begin;
-    adaact_update(theta.narrow(0, segment.begin, rows), m.narrow(0, segment.begin, rows),
-                  g.narrow(0, segment.begin, rows),
-                  denominator.narrow(0, static_cast<std::int64_t>(s), 1), step);
-    row = segment.end;
-  }
-  update_gap(theta.size(0));
-}
-
-/// V_t of the layers that were observed: all new values first, then all changes, so that what fails leaves
-/// every layer as it was.
-void move_second_moments(const std::vector<PlannedUpdate>& plan) {
-  std::vector<std::pair<AdaActParamState*, RowMoments>> moved;
-  for (const auto& planned : plan) {
-    if (!planned.moves_v()) continue;
-    const auto& options = *planned.of.options;
-    auto moments = planned.state->moments();
-    if (moments.ema.defined()) moments.ema = moments.ema.clone();
-    const auto [clip_low, clip_high] = options.clip_range();
-    update_row_moments(moments, planned.seen, std::get<1>(options.betas()), clip_low, clip_high);
-    moved.emplace_back(planned.state, std::move(moments));
-  }
-  for (auto& [state, moments] : moved) state->moments(std::move(moments));
-}
-
-void update_parameter(const PlannedUpdate& planned) {
-  const auto& options = *planned.of.options;
-  auto& state = *planned.state;
-  const bool is_scaled = planned.rule == Rule::ScaledByInput;
-  prepare_buffer(state.exp_avg(), planned.theta);
-  auto [theta, m, g] = matrices_of(planned.theta, state, is_scaled ? planned.theta.size(0) : 1);
-  const auto step = scalars_of(options, state.step() + 1);
-  if (is_scaled) {
-    auto& v = state.moments().ema;
-    v = following(v, planned.theta);
-    update_observed_rows(theta.matrix(), m, g, state.moments(), options, step);
-  } else {
-    adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
-  }
-  theta.finish();
-}
-
-/// All of a group at once: on a GPU in a launch for all instead of one for each.
-void update_by_plain_gradient(const std::vector<PlannedUpdate>& plan) {
-  struct Group {
-    std::vector<torch::Tensor> theta;
-    std::vector<torch::Tensor> g;
-    AdaActScalars step;
-  };
-  std::map<std::int64_t, Group> groups;
-  for (const auto& planned : plan) {
-    if (planned.rule != Rule::PlainGradient) continue;
-    auto& group = groups[planned.of.group];
-    group.theta.push_back(planned.theta.detach());
-    group.g.push_back(planned.theta.grad());
-    group.step = scalars_of(*planned.of.options, 1);
-  }
-  for (const auto& [number, group] : groups)
-    plain_gradient_update(group.theta, group.g, group.step);
-}
-
-/// On any device, one parameter after the other.
-void apply_plainly(const std::vector<PlannedUpdate>& plan) {
-  move_second_moments(plan);
-  for (const auto& planned : plan) {
-    const bool alone = planned.rule == Rule::ScaledByInput || planned.rule == Rule::ConstantInput;
-    if (alone) update_parameter(planned);
-  }
-  update_by_plain_gradient(plan);
-}
 
 }  // namespace
 
@@ -198,9 +139,9 @@ std::shared_ptr<const StepStatistics> AdaAct::measure() {
   inputs->moments = internals_->accumulator->take();
   rethrow_failed_observation();
   for (const auto& observed : inputs->moments) {
+    check_observed_shape(parameter(observed.weight), observed.row_end);
     if (!observed.moment.sum.defined()) continue;
-    inputs->checked.push_back(
-        {observed.moment.sum, "the input of the layer with weight", observed.weight});
+    inputs->checked.push_back({observed.moment.sum, kMomentOfInput, observed.weight});
   }
   return inputs;
 }
@@ -250,10 +191,10 @@ void AdaAct::apply(const StepStatistics& statistics) {
   const auto on_gpu = describe_for_gpu(self.plan, numbers.counted);
   self.full.apply(self.plan);
   if (on_gpu) {
-    apply_on_gpu(self.plan, *on_gpu, numbers.step);
+    apply_on_gpu(self.plan, *on_gpu, numbers.step, step_parts().outsized());
   } else {
     step_parts().check_seen_by_host("parameters on one GPU and layers that are used whole");
-    apply_plainly(self.plan);
+    self.outsized = apply_plainly(self.plan);
   }
   count_in_settle(on_gpu.has_value());
   self.plan.clear();
@@ -270,6 +211,16 @@ void AdaAct::count_in_settle(bool v_moves_on_gpu) {
   }
 }
 
+void AdaAct::on_outsized_change(std::size_t index) {
+  if (std::exchange(internals_->has_warned, true)) return;
+  TORCH_WARN("AdaAct: a step has changed an element of '", parameter(index).name, "' by more than ",
+             kOutsized,
+             " (1 + |θ|). A gradient that does not come through the layer's input (a "
+             "penalty in the loss, a weight shared with an embedding) is divided by eps where that "
+             "input is always 0. Use weight_decay instead of a penalty, or give clip_range a lower "
+             "end, such as 1e-4, below which no second moment falls.");
+}
+
 void AdaAct::settle(std::int64_t steps) {
   for (const auto& each : internals_->counted) {
     const auto& tensor = parameter(each.parameter).tensor;
@@ -281,6 +232,8 @@ void AdaAct::settle(std::int64_t steps) {
     for (auto& segment : segments) segment.observations += steps;
   }
   ObservingOptimizer::settle(steps);
+  // Last: whoever makes errors of warnings finds the step taken.
+  if (const auto outsized = std::exchange(internals_->outsized, {})) on_outsized_change(*outsized);
 }
 
 void AdaAct::clear_observations() { internals_->accumulator->discard(); }
@@ -302,7 +255,8 @@ void AdaAct::on_groups_indexed() {
     auto& layer = layers[index];
     layer.managed = true;
     layer.full = options_of(index).covariance() == Covariance::Full;
-    layer.with_bias = layer.full && joint_bias(index);
+    // Whether the bias is trained or not: it may be frozen and freed again.
+    layer.with_bias = layer.full && has_fitting_bias(index);
   }
   internals_->measure->set_layers(layers);
   for (const auto index : managed()) forget_moments_unless(index, layers[index]);

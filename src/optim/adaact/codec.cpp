@@ -1,5 +1,6 @@
 #include "optim/adaact/codec.h"
 
+#include <utility>
 #include <vector>
 
 namespace adaact {
@@ -12,25 +13,37 @@ constexpr char kSegments[] = "segments";  // (S, 3): begin, end, observations
 constexpr char kSecondMoment[] = "second_moment";
 constexpr char kPreconditioner[] = "preconditioner";
 
-torch::Tensor to_tensor(const std::vector<RowSegment>& segments) {
-  auto tensor = torch::empty({static_cast<std::int64_t>(segments.size()), 3}, torch::kInt64);
-  auto rows = tensor.accessor<std::int64_t, 2>();
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    const auto row = static_cast<std::int64_t>(s);
-    rows[row][0] = segments[s].begin;
-    rows[row][1] = segments[s].end;
-    rows[row][2] = segments[s].observations;
+/// V (S, n) or A (S, n', n'), n' = n + 1 with a bias, of S segments of a weight.
+void read_moments(EntryReader& entries, AdaActParamState& state) {
+  const auto& weight = entries.parameter().tensor;
+  const auto rows = weight.dim() == 0 ? 1 : weight.size(0);
+  auto& moments = state.moments();
+  moments.segments = entries.runs(kSegments, rows);
+  if (moments.segments.empty()) entries.throw_missing(kSegments);
+  const auto count = static_cast<std::int64_t>(moments.segments.size());
+  const auto features = weight.numel() / rows;
+  const auto saved = entries.shape(kSecondMoment);
+  if (saved.size() != 3) {
+    moments.ema = entries.tensor(kSecondMoment, {count, features}, second_moments());
+    return;
   }
-  return tensor;
+  const auto width = saved[2] == features + 1 ? features + 1 : features;
+  moments.ema = entries.tensor(kSecondMoment, {count, width, width}, covariances());
+  // Of the whole matrix, or of the weight's part where the bias is not updated with it.
+  if (!entries.has(kPreconditioner)) entries.throw_missing(kPreconditioner);
+  const auto shape = entries.shape(kPreconditioner);
+  const auto scaled = !shape.empty() && shape.back() == width ? width : features;
+  state.preconditioner(entries.tensor(kPreconditioner, {count, scaled, scaled}, any_values()));
 }
 
-std::vector<RowSegment> to_segments(const torch::Tensor& tensor) {
-  std::vector<RowSegment> segments;
-  const auto rows = tensor.accessor<std::int64_t, 2>();
-  for (std::int64_t s = 0; s < tensor.size(0); ++s) {
-    segments.push_back({rows[s][0], rows[s][1], rows[s][2]});
-  }
-  return segments;
+/// A bias has no moments, its input being 1; its one segment is all of it.
+void read_observations(EntryReader& entries, AdaActParamState& state) {
+  const auto numbers = entries.parameter().tensor.numel();
+  if (entries.has(kPreconditioner)) entries.throw_missing(kSecondMoment);
+  auto segments = entries.runs(kSegments, numbers);
+  const bool is_bias = segments.size() == 1 && segments[0].begin == 0 && segments[0].end == numbers;
+  if (!segments.empty() && !is_bias) entries.throw_missing(kSecondMoment);
+  state.moments().segments = std::move(segments);
 }
 
 }  // namespace
@@ -49,65 +62,18 @@ StateEntries AdaActCodec::to_entries(const State& base) const {
   keep(kExpAvg, state.exp_avg());
   keep(kSecondMoment, state.moments().ema);
   keep(kPreconditioner, state.preconditioner());
-  if (!state.moments().segments.empty()) entries[kSegments] = to_tensor(state.moments().segments);
+  const auto& segments = state.moments().segments;
+  if (!segments.empty()) entries[kSegments] = runs_to_tensor(segments);
   return entries;
 }
 
-std::unique_ptr<StateCodec::State> AdaActCodec::state_from(const StateEntries& entries,
-                                                           const NamedParameter& parameter,
-                                                           const std::string& source) const {
-  const auto expect = [&](bool holds, const char* entry) {
-    if (holds) return;
-    const auto found = entries.find(entry);
-    if (found == entries.end()) throw_missing_entry(entry, parameter, source);
-    throw_misfit(entry, found->second, parameter, source);
-  };
+std::unique_ptr<StateCodec::State> AdaActCodec::state_from(EntryReader& entries,
+                                                           const Options& /*options*/) const {
   auto state = std::make_unique<AdaActParamState>();
-  auto& moments = state->moments();
-  for (const auto& [entry, tensor] : entries) {
-    if (entry == kStep) {
-      state->step(counter_from(tensor, kStep, parameter, source));
-    } else if (entry == kExpAvg) {
-      expect(tensor.sizes() == parameter.tensor.sizes(), kExpAvg);
-      state->exp_avg(tensor.clone());
-    } else if (entry == kSegments) {
-      expect(tensor.scalar_type() == torch::kInt64 && tensor.dim() == 2 && tensor.size(1) == 3,
-             kSegments);
-      moments.segments = to_segments(tensor);
-    } else if (entry == kSecondMoment) {
-      moments.ema = tensor.clone();
-    } else if (entry == kPreconditioner) {
-      state->preconditioner(tensor.clone());
-    } else {
-      throw_unknown_entry(entry, parameter, source);
-    }
-  }
-
-  const auto rows = parameter.tensor.dim() == 0 ? 1 : parameter.tensor.size(0);
-  std::int64_t row = 0;
-  for (const auto& segment : moments.segments) {
-    expect(segment.begin >= row && segment.begin < segment.end && segment.end <= rows &&
-               segment.observations > 0,
-           kSegments);
-    row = segment.end;
-  }
-  if (moments.ema.defined()) {
-    expect(!moments.segments.empty() && rows > 0, kSegments);
-    const auto features = parameter.tensor.numel() / rows;
-    const auto width = moments.ema.size(-1);
-    const bool diagonal = moments.ema.dim() == 2 && width == features;
-    const bool full = moments.ema.dim() == 3 && moments.ema.size(1) == width &&
-                      (width == features || width == features + 1) &&
-                      state->preconditioner().defined();
-    expect(moments.ema.is_floating_point() && (diagonal || full) &&
-               moments.ema.size(0) == static_cast<std::int64_t>(moments.segments.size()),
-           kSecondMoment);
-  }
-  if (state->preconditioner().defined()) {
-    expect(moments.ema.defined() && moments.ema.dim() == 3 &&
-               state->preconditioner().sizes() == moments.ema.sizes(),
-           kPreconditioner);
-  }
+  state->step(entries.count(kStep));
+  // A weight without a gradient may have V and no M yet.
+  state->exp_avg(entries.tensor(kExpAvg, EntryRule{EntryRule::Values::Any, state->step() == 0}));
+  entries.has(kSecondMoment) ? read_moments(entries, *state) : read_observations(entries, *state);
   return state;
 }
 

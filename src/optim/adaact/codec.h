@@ -22,7 +22,7 @@ struct OptionDescription<AdaActOptions> {
                                                  {"momentum", UnobservedRule::Momentum}};
     visit("lr", options.lr(), at_least(0.0));
     visit("betas", options.betas(), from_up_to(0.0, 1.0));
-    visit("eps", options.eps(), above(0.0));  // an input that is always 0 divides by it
+    visit("eps", options.eps(), divisor());
     visit("weight_decay", options.weight_decay(), at_least(0.0));
     visit("power", options.power(), at_least(0.0));
     visit("clip_range", options.clip_range(), at_least(0.0).or_infinity());
@@ -51,8 +51,7 @@ class AdaActCodec : public OptionsCodec<AdaActOptions> {
     return codec;
   }
   StateEntries to_entries(const State& state) const override;
-  std::unique_ptr<State> state_from(const StateEntries& entries, const NamedParameter& parameter,
-                                    const std::string& source) const override;
+  std::unique_ptr<State> state_from(EntryReader& entries, const Options& options) const override;
 };
 
 }  // namespace adaact

@@ -1,5 +1,8 @@
 //   A_t = β₂ A_{t−1} + (1−β₂) E[ã ãᵀ]        (S, n', n'), n' = n + 1 with a bias
 //   Ĝ_t = M̂_t ((Â_t + δI)ᵖ + εI)⁻¹           M̂ (rows, n'): weight and bias side by side
+//
+// Where the bias is not updated with this weight, because it is frozen or a column of another weight, M̂ is
+// the weight's alone and so is Â: its first n rows and columns, which are E[x xᵀ].
 
 #include "optim/adaact/full_covariance.h"
 
@@ -8,6 +11,7 @@
 #include <utility>
 
 #include "moments/symmetric_eigen.h"
+#include "optim/adaact/row_averages.h"
 #include "optim/adaact/update.h"
 #include "optim/base/parameter_update.h"
 
@@ -20,17 +24,29 @@ torch::Tensor inverse_power(const torch::Tensor& a_hat, const AdaActOptions& opt
   return rebuilt(q, scale.reciprocal()).to(a_hat.scalar_type());
 }
 
+/// n', of the matrix that a step multiplies by. A weight without gradient keeps what it has.
+std::int64_t columns_of(const PlannedUpdate& planned) {
+  const auto& known = planned.state->preconditioner();
+  if (planned.rule != Rule::FullCovariance && known.defined()) return known.size(-1);
+  return planned.theta.numel() / planned.theta.size(0) + (planned.column ? 1 : 0);
+}
+
+bool fits(const torch::Tensor& preconditioner, const RowMoments& moments, std::int64_t columns) {
+  return preconditioner.defined() && preconditioner.size(0) == moments.ema.size(0) &&
+         preconditioner.size(-1) == columns;
+}
+
 /// ((Â + δI)ᵖ + εI)⁻¹, computed anew at the first and then every refresh_period-th observation of a
 /// segment, and otherwise the one given.
 torch::Tensor refreshed(const torch::Tensor& preconditioner, const RowMoments& moments,
-                        const AdaActOptions& options) {
+                        std::int64_t columns, const AdaActOptions& options) {
   const auto period = options.refresh_period();
   const bool due = std::any_of(
       moments.segments.begin(), moments.segments.end(),
       [&](const RowSegment& segment) { return segment.observations % period == 1 % period; });
-  const bool fits = preconditioner.defined() && preconditioner.sizes() == moments.ema.sizes();
-  if (!due && fits) return preconditioner;
-  return inverse_power(unbiased(moments, std::get<1>(options.betas())), options);
+  if (!due && fits(preconditioner, moments, columns)) return preconditioner;
+  const auto a_hat = unbiased(moments, std::get<1>(options.betas()));
+  return inverse_power(a_hat.narrow(1, 0, columns).narrow(2, 0, columns), options);
 }
 
 bool is_updated(const PlannedUpdate& planned) {
@@ -78,16 +94,11 @@ void update_matrix(const PlannedUpdate& planned, const torch::Tensor& scalars,
   auto w = matrices_of(planned.theta, state, planned.theta.size(0));
   auto m_hat = averaged_gradient(w, options, scalars);  // M̂_t (rows, n)
   auto g = w.g.to(m_hat.dtype());
-  if (state.preconditioner().size(-1) > m_hat.size(1)) {
-    auto m_column = torch::zeros({m_hat.size(0), 1}, m_hat.options());  // of a bias that stays
-    auto g_column = m_column;
-    if (column != nullptr) {
-      const auto b = matrices_of(column->theta, *column->state, column->theta.numel());
-      m_column = averaged_gradient(b, *column->of.options, scalars_of_column);
-      g_column = b.g.to(m_hat.dtype());
-    }
+  if (column != nullptr) {
+    const auto b = matrices_of(column->theta, *column->state, column->theta.numel());
+    const auto m_column = averaged_gradient(b, *column->of.options, scalars_of_column);
     m_hat = torch::cat({m_hat, m_column}, 1);  // M̂_t (rows, n + 1)
-    g = torch::cat({g, g_column}, 1);
+    g = torch::cat({g, b.g.to(m_hat.dtype())}, 1);
   }
 
   // Rows that belong to no segment follow the rule for unobserved parameters.
@@ -116,14 +127,21 @@ void FullCovariance::move_covariances(std::vector<PlannedUpdate>& plan) {
   };
   std::vector<Change> changes;
   for (const auto& planned : plan) {
-    if (!planned.is_full() || planned.seen.empty()) continue;
+    const bool is_seen = planned.is_full() && !planned.seen.empty();
+    if (!is_seen && planned.rule != Rule::FullCovariance) continue;
     const auto& options = *planned.of.options;
-    Change change{planned.state, planned.state->moments(), {}};
-    if (change.moments.ema.defined()) change.moments.ema = change.moments.ema.clone();
-    const auto [clip_low, clip_high] = options.clip_range();
-    update_row_moments(change.moments, planned.seen, std::get<1>(options.betas()), clip_low,
-                       clip_high);  // A_t
-    change.preconditioner = refreshed(planned.state->preconditioner(), change.moments, options);
+    const auto columns = columns_of(planned);
+    Change change{planned.state, planned.state->moments(), planned.state->preconditioner()};
+    if (is_seen) {
+      if (change.moments.ema.defined()) change.moments.ema = change.moments.ema.clone();
+      const auto [clip_low, clip_high] = options.clip_range();
+      update_row_moments(change.moments, planned.seen, std::get<1>(options.betas()), clip_low,
+                         clip_high);  // A_t
+    } else if (fits(change.preconditioner, change.moments, columns)) {
+      continue;
+    }
+    change.preconditioner = following(
+        refreshed(change.preconditioner, change.moments, columns, options), planned.theta);
     changes.push_back(std::move(change));
   }
   for (auto& change : changes) {

@@ -8,9 +8,24 @@
 #include <adaact/optim/adaact.h>
 
 #include "moments/accumulator.h"
-#include "optim/adaact/input_measure.h"
 
 namespace adaact {
+
+/// What is to be measured of a layer's input.
+struct MeasuredLayer {
+  bool managed = false;  // in a parameter group
+  bool full = false;     // covariance rather than second moment
+  bool with_bias = false;
+
+  /// Numbers that a row of its moments has.
+  std::int64_t width(const torch::Tensor& weight) const {
+    return weight.numel() / weight.size(0) + (with_bias ? 1 : 0);
+  }
+  /// Whether moments of this shape are what would be measured now.
+  bool would_give(const torch::Tensor& moments, const torch::Tensor& weight) const {
+    return (moments.dim() == 3) == full && moments.size(-1) == width(weight);
+  }
+};
 
 /// How a step changes a parameter.
 enum class Rule : std::uint8_t {
@@ -47,6 +62,11 @@ struct PlannedUpdate {
   bool is_full() const { return of.options->covariance() == Covariance::Full; }
   /// V moves in apply(); with the full covariance it has moved in decide().
   bool moves_v() const { return !seen.empty() && !is_full(); }
+  /// Each element of it by itself, given V̂.
+  bool is_elementwise() const {
+    return rule == Rule::ScaledByInput || rule == Rule::ConstantInput ||
+           rule == Rule::PlainGradient;
+  }
   bool needs_state() const { return has_m() || !seen.empty() || has_used_layer; }
 };
 

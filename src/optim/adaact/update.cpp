@@ -1,9 +1,9 @@
 #include "optim/adaact/update.h"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <set>
+#include <atomic>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include <ATen/Dispatch.h>
@@ -12,118 +12,32 @@
 #include "kernels/cpu_dispatch.h"
 #include "kernels/grain.h"
 #include "kernels/sum_dtype.h"
+#include "optim/adaact/outsized.h"
+#include "optim/adaact/row_averages.h"
 
 namespace adaact {
 namespace {
-
-/// Rows [begin, end) and the sum and count observed for them.
-struct RowSum {
-  std::int64_t begin;
-  std::int64_t end;
-  torch::Tensor sum;
-  std::int64_t count;
-};
-
-std::vector<RowSum> split_groups(const std::vector<const PendingMoment*>& observed) {
-  std::vector<RowSum> sums;
-  for (const auto* pending : observed) {
-    const auto groups = pending->moment.sum.size(0);
-    const auto rows = (pending->row_end - pending->row_begin) / groups;
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const auto begin = pending->row_begin + g * rows;
-      sums.push_back({begin, begin + rows, pending->moment.sum[g], pending->moment.count});
-    }
-  }
-  return sums;
-}
-
-template <typename Rows>
-bool covers(const Rows& rows, const RowSegment& part) {
-  return rows.begin <= part.begin && part.end <= rows.end;
-}
-
-/// Which segments were observed in this step, and the mean of each.
-struct SeenSegments {
-  std::vector<std::int64_t> segments;
-  torch::Tensor mean;  // (segments, …)
-};
-
-/// Cuts segments where any run of rows begins or ends; a new one starts with V = 0.
-SeenSegments cut_segments(RowMoments& moments, const std::vector<RowSum>& sums) {
-  std::set<std::int64_t> cuts;
-  for (const auto& sum : sums) cuts.insert({sum.begin, sum.end});
-  for (const auto& segment : moments.segments) cuts.insert({segment.begin, segment.end});
-
-  SeenSegments seen;
-  std::vector<torch::Tensor> means;
-  std::vector<RowSegment> parts;
-  std::vector<torch::Tensor> averages;
-  for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
-    RowSegment part{*cut, *std::next(cut), 0};
-    torch::Tensor average;
-    for (std::size_t s = 0; s < moments.segments.size(); ++s) {
-      if (!covers(moments.segments[s], part)) continue;
-      part.observations = moments.segments[s].observations;
-      average = moments.ema[static_cast<std::int64_t>(s)];
-    }
-    Moment moment;
-    for (const auto& sum : sums) {
-      if (!covers(sum, part)) continue;
-      moment.sum = moment.sum.defined() ? moment.sum + sum.sum : sum.sum;
-      moment.count += sum.count;
-    }
-    if (moment.sum.defined()) {
-      seen.segments.push_back(static_cast<std::int64_t>(parts.size()));
-      means.push_back(moment.mean());
-      if (!average.defined()) average = torch::zeros_like(means.back());
-    }
-    if (!average.defined()) continue;
-    parts.push_back(part);
-    averages.push_back(average);
-  }
-  moments.segments = std::move(parts);
-  moments.ema = torch::stack(averages);
-  seen.mean = torch::stack(means);
-  return seen;
-}
-
-SeenSegments see_segments(RowMoments& moments, const std::vector<const PendingMoment*>& observed) {
-  const auto sums = split_groups(observed);
-  const auto same_rows = [](const RowSegment& segment, const RowSum& sum) {
-    return segment.begin == sum.begin && segment.end == sum.end;
-  };
-  const bool as_before =
-      observed.size() == 1 && std::equal(moments.segments.begin(), moments.segments.end(),
-                                         sums.begin(), sums.end(), same_rows);
-  if (!as_before) return cut_segments(moments, sums);
-  SeenSegments seen;  // every step of an ordinary layer but its first
-  for (std::size_t s = 0; s < sums.size(); ++s) {
-    seen.segments.push_back(static_cast<std::int64_t>(s));
-  }
-  seen.mean = observed[0]->moment.mean();
-  return seen;
-}
-
-torch::Tensor clipped(const torch::Tensor& mean, double low, double high) {
-  return low > 0.0 || high < std::numeric_limits<double>::infinity() ? mean.clamp(low, high) : mean;
-}
 
 template <typename Scalar, typename State>
 struct UpdateRow {
   /// scale[j] = η / (bc₁ · (V̂ⱼᵖ + ε))
   static ADAACT_LOOP_BODY void run(Scalar* theta, State* m, const Scalar* g, const State* scale,
-                                   std::int64_t n, State beta1, State one_minus_beta1,
-                                   State decay) {
+                                   std::int64_t n, State beta1, State one_minus_beta1, State decay,
+                                   unsigned* outsized) {
+    unsigned any = 0;
     for (std::int64_t j = 0; j < n; ++j) {
       m[j] = beta1 * m[j] + one_minus_beta1 * static_cast<State>(g[j]);  // M_t
-      theta[j] =
-          static_cast<Scalar>(decay * static_cast<State>(theta[j]) - scale[j] * m[j]);  // θ_t
+      const State change = scale[j] * m[j];                              // η Ĝ_t
+      const auto old = static_cast<State>(theta[j]);
+      any |= static_cast<unsigned>(is_outsized(change, old));
+      theta[j] = static_cast<Scalar>(decay * old - change);  // θ_t
     }
+    *outsized |= any;
   }
 };
 
 template <typename Scalar, typename State>
-void update_rows(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+bool update_rows(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                  const torch::Tensor& scale, const AdaActScalars& step) {
   const auto n = theta.size(1);
   const auto rows_per_input = theta.size(0) / scale.size(0);
@@ -134,63 +48,20 @@ void update_rows(const torch::Tensor& theta, const torch::Tensor& m, const torch
   const auto beta1 = static_cast<State>(step.beta1);
   const auto one_minus_beta1 = static_cast<State>(1.0 - step.beta1);
   const auto decay = static_cast<State>(1.0 - step.lr * step.weight_decay);
+  std::atomic<unsigned> outsized{0};
   at::parallel_for(0, theta.size(0), grain_for(n), [&](std::int64_t begin, std::int64_t end) {
+    unsigned any = 0;
     for (auto row = begin; row < end; ++row) {
       run_vectorized<UpdateRow<Scalar, State>>(
           theta_data + row * n, m_data + row * n, g_data + row * n,
-          scale_data + row / rows_per_input * n, n, beta1, one_minus_beta1, decay);
+          scale_data + row / rows_per_input * n, n, beta1, one_minus_beta1, decay, &any);
     }
+    if (any != 0) outsized = any;
   });
+  return outsized != 0;
 }
 
 }  // namespace
-
-void update_row_moments(RowMoments& moments, const std::vector<const PendingMoment*>& observed,
-                        double beta2, double clip_low, double clip_high) {
-  auto& ema = moments.ema;
-  if (ema.defined()) ema = ema.to(observed[0]->moment.sum.options());
-  const auto seen = see_segments(moments, observed);
-  const auto mean = clipped(seen.mean, clip_low, clip_high);  // Ã_t
-  const bool all = seen.segments.size() == moments.segments.size();
-  const auto rows = all ? torch::Tensor() : torch::tensor(seen.segments).to(ema.device());
-  const auto v = all ? ema : ema.index_select(0, rows);
-  v.mul_(beta2).add_(mean, 1.0 - beta2);  // V_t
-  if (!all) ema.index_copy_(0, rows, v);
-  for (const auto segment : seen.segments) {
-    ++moments.segments[static_cast<std::size_t>(segment)].observations;
-  }
-}
-
-torch::Tensor unbiased(const RowMoments& moments, double beta2) {
-  const auto& segments = moments.segments;
-  const auto& ema = moments.ema;
-  const auto correction = [beta2](const RowSegment& segment) {
-    return bias_correction(beta2, segment.observations);
-  };
-  const bool all_equal =
-      std::all_of(segments.begin(), segments.end(), [&](const RowSegment& segment) {
-        return segment.observations == segments.front().observations;
-      });
-  if (all_equal) return ema / correction(segments.front());  // V̂_t
-  auto v_hat = ema.clone();
-  for (std::size_t s = 0; s < segments.size(); ++s) {
-    v_hat[static_cast<std::int64_t>(s)].div_(correction(segments[s]));
-  }
-  return v_hat;
-}
-
-bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows) {
-  const auto& first = segments.front();
-  std::int64_t expected = 0;
-  for (const auto& segment : segments) {
-    if (segment.begin != expected || segment.end - segment.begin != first.end - first.begin ||
-        segment.observations != first.observations) {
-      return false;
-    }
-    expected = segment.end;
-  }
-  return expected == rows;
-}
 
 MatrixUpdate matrices_of(const torch::Tensor& parameter, const AdaActParamState& state,
                          std::int64_t rows) {
@@ -206,37 +77,171 @@ void average_gradient(const torch::Tensor& m, const torch::Tensor& g, double bet
   m.mul_(beta1).add_(g.to(m.dtype()), 1.0 - beta1);  // M_t
 }
 
-void adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
+bool adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
                              const torch::Tensor& g, const torch::Tensor& denominator,
                              const AdaActScalars& step) {
   average_gradient(m, g, step.beta1);            // M_t
   const auto m_hat = m / step.bias_correction1;  // M̂_t
   const auto rows_per_input = theta.size(0) / denominator.size(0);
-  const auto g_hat = m_hat / denominator.repeat_interleave(rows_per_input, 0);               // Ĝ_t
-  theta.copy_(theta.to(m.dtype()) * (1.0 - step.lr * step.weight_decay) - step.lr * g_hat);  // θ_t
+  const auto g_hat = m_hat / denominator.repeat_interleave(rows_per_input, 0);  // Ĝ_t
+  const auto old = theta.to(m.dtype());
+  const auto change = step.lr * g_hat;
+  const bool outsized = theta.device().is_cpu() &&  // a GPU is not waited for
+                        (change.abs() > kOutsized * (1.0 + old.abs())).any().item<bool>();
+  theta.copy_(old * (1.0 - step.lr * step.weight_decay) - change);  // θ_t
+  return outsized;
 }
 
-void adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+bool adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                        const torch::Tensor& denominator, const AdaActScalars& step) {
+  TORCH_CHECK(m.sizes() == theta.sizes() && g.sizes() == theta.sizes() &&
+                  denominator.size(1) == theta.size(1) && denominator.size(0) > 0 &&
+                  theta.size(0) % denominator.size(0) == 0,
+              "AdaAct: θ ", theta.sizes(), ", M ", m.sizes(), ", G ", g.sizes(), " and V̂ ",
+              denominator.sizes(), " do not go together");
   const auto scale = (step.lr / step.bias_correction1) / denominator;
-  AT_DISPATCH_FLOATING_TYPES_AND2(torch::kHalf, torch::kBFloat16, theta.scalar_type(),
-                                  "adaact_update_cpu", [&] {
-                                    using State = SumOf<scalar_t>;
-                                    update_rows<scalar_t, State>(theta, m, g, scale, step);
-                                  });
+  bool outsized = false;
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      torch::kHalf, torch::kBFloat16, theta.scalar_type(), "adaact_update_cpu",
+      [&] { outsized = update_rows<scalar_t, SumOf<scalar_t>>(theta, m, g, scale, step); });
+  return outsized;
 }
 
-void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+bool adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                    const torch::Tensor& denominator, const AdaActScalars& step) {
   const bool fast = theta.device().is_cpu() && theta.is_contiguous() && m.is_contiguous() &&
                     g.is_contiguous() && denominator.is_contiguous() && theta.is_floating_point();
-  (fast ? adaact_update_cpu : adaact_update_reference)(theta, m, g, denominator, step);
+  return (fast ? adaact_update_cpu : adaact_update_reference)(theta, m, g, denominator, step);
 }
 
 void plain_gradient_update(const std::vector<torch::Tensor>& theta,
                            const std::vector<torch::Tensor>& g, const AdaActScalars& step) {
   at::_foreach_mul_(theta, 1.0 - step.lr * step.weight_decay);
   at::_foreach_add_(theta, g, -step.lr);
+}
+
+namespace {
+
+AdaActScalars scalars_of(const AdaActOptions& options, std::int64_t updates_of_m) {
+  const auto beta1 = std::get<0>(options.betas());
+  return {options.lr(), beta1, options.weight_decay(), bias_correction(beta1, updates_of_m)};
+}
+
+/// The denominator of an input that is always 1, like a bias's.
+torch::Tensor constant_denominator(std::int64_t columns, const AdaActOptions& options,
+                                   const torch::Tensor& m) {
+  const auto [clip_low, clip_high] = options.clip_range();
+  const auto v_hat = torch::full({1, columns}, std::clamp(1.0, clip_low, clip_high), m.options());
+  return adaact_denominator(v_hat, options.power(), options.eps());
+}
+
+/// Each segment with its own denominator; rows outside every segment follow the rule for
+/// unobserved parameters, but their M has moved with the others'.
+bool update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
+                          const torch::Tensor& g, const RowMoments& moments,
+                          const AdaActOptions& options, const AdaActScalars& step) {
+  const auto& segments = moments.segments;
+  const auto beta2 = std::get<1>(options.betas());
+  const auto denominator =
+      adaact_denominator(unbiased(moments, beta2).flatten(1), options.power(), options.eps());
+  if (cover_all_rows_evenly(segments, theta.size(0))) {
+    return adaact_update(theta, m, g, denominator, step);
+  }
+  bool outsized = false;
+  std::int64_t row = 0;
+  const auto update_gap = [&](std::int64_t end) {
+    if (row == end) return;
+    const auto rows = end - row;
+    const auto theta_rows = theta.narrow(0, row, rows);
+    const auto g_rows = g.narrow(0, row, rows);
+    if (options.unobserved_rule() == UnobservedRule::PlainGradient) {
+      average_gradient(m.narrow(0, row, rows), g_rows, step.beta1);
+      plain_gradient_update({theta_rows}, {g_rows}, step);
+    } else {
+      outsized |= adaact_update(theta_rows, m.narrow(0, row, rows), g_rows,
+                                constant_denominator(denominator.size(1), options, m), step);
+    }
+  };
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    const auto& segment = segments[s];
+    update_gap(segment.begin);
+    const auto rows = segment.end - segment.begin;
+    outsized |= adaact_update(theta.narrow(0, segment.begin, rows),
+                              m.narrow(0, segment.begin, rows), g.narrow(0, segment.begin, rows),
+                              denominator.narrow(0, static_cast<std::int64_t>(s), 1), step);
+    row = segment.end;
+  }
+  update_gap(theta.size(0));
+  return outsized;
+}
+
+/// V_t of the layers that were observed: all new values first, then all changes, so that what fails leaves
+/// every layer as it was.
+void move_second_moments(const std::vector<PlannedUpdate>& plan) {
+  std::vector<std::pair<AdaActParamState*, RowMoments>> moved;
+  for (const auto& planned : plan) {
+    if (!planned.moves_v()) continue;
+    const auto& options = *planned.of.options;
+    auto moments = planned.state->moments();
+    if (moments.ema.defined()) moments.ema = moments.ema.clone();
+    const auto [clip_low, clip_high] = options.clip_range();
+    update_row_moments(moments, planned.seen, std::get<1>(options.betas()), clip_low, clip_high);
+    moved.emplace_back(planned.state, std::move(moments));
+  }
+  for (auto& [state, moments] : moved) state->moments(std::move(moments));
+}
+
+/// Whether it was changed out of proportion.
+bool update_parameter(const PlannedUpdate& planned) {
+  const auto& options = *planned.of.options;
+  auto& state = *planned.state;
+  const bool is_scaled = planned.rule == Rule::ScaledByInput;
+  prepare_buffer(state.exp_avg(), planned.theta);
+  auto [theta, m, g] = matrices_of(planned.theta, state, is_scaled ? planned.theta.size(0) : 1);
+  const auto step = scalars_of(options, state.step() + 1);
+  bool outsized = false;
+  if (is_scaled) {
+    auto& v = state.moments().ema;
+    v = following(v, planned.theta);
+    outsized = update_observed_rows(theta.matrix(), m, g, state.moments(), options, step);
+  } else {
+    outsized =
+        adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
+  }
+  theta.finish();
+  return outsized;
+}
+
+/// All of a group at once: on a GPU in a launch for all instead of one for each.
+void update_by_plain_gradient(const std::vector<PlannedUpdate>& plan) {
+  struct Group {
+    std::vector<torch::Tensor> theta;
+    std::vector<torch::Tensor> g;
+    AdaActScalars step;
+  };
+  std::map<std::int64_t, Group> groups;
+  for (const auto& planned : plan) {
+    if (planned.rule != Rule::PlainGradient) continue;
+    auto& group = groups[planned.of.group];
+    group.theta.push_back(planned.theta.detach());
+    group.g.push_back(planned.theta.grad());
+    group.step = scalars_of(*planned.of.options, 1);
+  }
+  for (const auto& [number, group] : groups)
+    plain_gradient_update(group.theta, group.g, group.step);
+}
+
+}  // namespace
+
+std::optional<std::size_t> apply_plainly(const std::vector<PlannedUpdate>& plan) {
+  move_second_moments(plan);
+  std::optional<std::size_t> outsized;
+  for (const auto& planned : plan) {
+    const bool alone = planned.rule == Rule::ScaledByInput || planned.rule == Rule::ConstantInput;
+    if (alone && update_parameter(planned)) outsized = planned.of.index;
+  }
+  update_by_plain_gradient(plan);
+  return outsized;
 }
 
 }  // namespace adaact

@@ -1,28 +1,19 @@
 #pragma once
 
-// Algorithm 1 of the AdaAct paper, on tensors of any device and as one pass over those of a CPU. The
+// M_t, Ĝ_t and θ_t of Algorithm 1, on tensors of any device and as one pass over those of a CPU. The
 // symbols are those of adaact.cpp; update_cuda.h has the same for a GPU.
 
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include <adaact/optim/adaact.h>
 #include <torch/types.h>
 
-#include "moments/accumulator.h"
+#include "optim/adaact/plan.h"
 #include "optim/base/parameter_update.h"
 
 namespace adaact {
-
-/// Lines 4 and 5: V_t = β₂ V_{t−1} + (1−β₂) clamp(Ã_t) for the segments observed in this step; the others
-/// keep theirs. A segment is split where an observation covers only part of it.
-void update_row_moments(RowMoments& moments, const std::vector<const PendingMoment*>& observed,
-                        double beta2, double clip_low, double clip_high);
-
-/// Line 6: V̂_t = V_t / (1 − β₂ᵗ), t the observations of each segment.
-torch::Tensor unbiased(const RowMoments& moments, double beta2);
-
-/// Whether the segments are runs of equal length that make up all rows and were observed equally often.
-bool cover_all_rows_evenly(const std::vector<RowSegment>& segments, std::int64_t rows);
 
 /// Of line 12: V̂ᵖ + ε, one number per input feature.
 torch::Tensor adaact_denominator(const torch::Tensor& v_hat, double power, double eps);
@@ -49,23 +40,27 @@ void average_gradient(const torch::Tensor& m, const torch::Tensor& g, double bet
 
 // Lines 9 to 15, in place, for θ, M and G of shape (rows, n) and a denominator of shape (S, n): the rows
 // are S runs of equal length, each with its own input. θ may be narrower than M, which is float32 or
-// float64.
+// float64. They return whether an element changed out of proportion (outsized.h).
 
 /// Plain tensor operations: any device, any strides; the oracle.
-void adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
+bool adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
                              const torch::Tensor& g, const torch::Tensor& denominator,
                              const AdaActScalars& step);
 
 /// The same in one pass over contiguous CPU tensors.
-void adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+bool adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                        const torch::Tensor& denominator, const AdaActScalars& step);
 
 /// Picks one of the two.
-void adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
+bool adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                    const torch::Tensor& denominator, const AdaActScalars& step);
 
 /// What the authors' code does with parameters that have no observed input: θ ← θ − η(g + λθ).
 void plain_gradient_update(const std::vector<torch::Tensor>& theta,
                            const std::vector<torch::Tensor>& g, const AdaActScalars& step);
+
+/// Carries out a plan but for the full covariance, on any device, one parameter after the other. Returns the
+/// model's index of one that changed out of proportion.
+std::optional<std::size_t> apply_plainly(const std::vector<PlannedUpdate>& plan);
 
 }  // namespace adaact

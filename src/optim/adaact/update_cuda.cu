@@ -5,6 +5,8 @@
 #include "optim/adaact/update_cuda.h"
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include <ATen/Dispatch.h>
 #include <c10/cuda/CUDAException.h>
@@ -12,6 +14,9 @@
 
 #include "kernels/sum_dtype.h"
 #include "kernels/tensor_chunks.cuh"
+#include "optim/adaact/outsized.h"
+#include "optim/adaact/row_averages.h"
+#include "optim/base/parameter_update.h"
 #include "optim/device/update_kernels.cuh"
 
 namespace adaact {
@@ -49,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto t = each.sum != nullptr ? step.number_after(each.observations) : each.observations;
     shared = {step.is_left_out(), static_cast<State>(each.count), static_cast<State>(each.beta2),
               static_cast<State>(1.0 - each.beta2),
-              static_cast<State>(bias_correction(each.beta2, t))};
+              static_cast<State>(bias_correction_on_gpu(each.beta2, t))};
   }
   __syncthreads();
   const auto s = shared;
@@ -86,6 +91,7 @@ struct Update {
   std::uint32_t columns;           // n
   std::uint32_t segment_elements;  // of θ that share a row of denominators
   std::int32_t group;
+  std::int32_t index;
   bool aligned;
 };
 
@@ -120,7 +126,7 @@ __device__ Run<SumOf<Scalar>, kWidth> denominators(const Update<Scalar>& each, s
 template <typename Scalar, typename List>
 __global__ void __launch_bounds__(kThreads)
     update_parameters(const __grid_constant__ List list, const std::int64_t chunk_size,
-                      const StepView step) {
+                      const StepView step, long long* const outsized) {
   using State = SumOf<Scalar>;
   constexpr int kWidth = 16 / sizeof(State);
   __shared__ UpdateScalars<State> shared;
@@ -128,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto& each = list.items[chunk.tensor];
   if (threadIdx.x == 0) {
     const auto lr = step.rate(each.lr, each.group);
-    const auto correction1 = bias_correction(each.beta1, step.number_after(each.updates));
+    const auto correction1 = bias_correction_on_gpu(each.beta1, step.number_after(each.updates));
     shared = {step.is_left_out(), static_cast<State>(each.beta1),
               static_cast<State>(1.0 - each.beta1),
               static_cast<State>(1.0 - lr * each.weight_decay),
@@ -137,6 +143,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const auto s = shared;
   if (s.is_left_out) return;
+  bool has_outsized = false;
   for_each_run<kWidth>(chunk, each.aligned, [&](auto width, std::int64_t i) {
     constexpr int kRun = decltype(width)::value;
     auto theta = load<kRun>(each.theta + i);
@@ -153,6 +160,7 @@ __global__ void __launch_bounds__(kThreads)
         m.values[k] =
             s.beta1 * m.values[k] + s.one_minus_beta1 * static_cast<State>(g.values[k]);  // M_t
         const State g_hat = s.scale * m.values[k] / denominator.values[k];                // η Ĝ_t
+        has_outsized |= is_outsized(g_hat, static_cast<State>(theta.values[k]));
         theta.values[k] =
             static_cast<Scalar>(s.decay * static_cast<State>(theta.values[k]) - g_hat);  // θ_t
       }
@@ -160,6 +168,10 @@ __global__ void __launch_bounds__(kThreads)
     }
     store<kRun>(each.theta + i, theta);
   });
+  // A minimum is the same in whatever order the blocks come.
+  if (__syncthreads_or(has_outsized) != 0 && threadIdx.x == 0 && outsized != nullptr) {
+    atomicMin(outsized, static_cast<long long>(each.index));
+  }
 }
 
 bool has_channels_last(const torch::Tensor& theta) {
@@ -222,12 +234,14 @@ Update<Scalar> describe_update(const AdaActParameter& parameter, const SumOf<Sca
     each.segment_elements = static_cast<std::uint32_t>(theta.numel() / v.size(0));
   }
   each.group = static_cast<std::int32_t>(parameter.group);
+  each.index = static_cast<std::int32_t>(parameter.index);
   each.aligned = aligned_for_runs<16 / sizeof(SumOf<Scalar>)>(each.theta, each.g, each.m);
   return each;
 }
 
 template <typename Scalar>
-void update_kind(const std::vector<const AdaActParameter*>& parameters, const StepView& step) {
+void update_kind(const std::vector<const AdaActParameter*>& parameters, const StepView& step,
+                 long long* outsized) {
   using State = SumOf<Scalar>;
   constexpr std::int64_t kStart = 16 / sizeof(State);  // where a vector of denominators may start
   std::int64_t places = 0;
@@ -263,7 +277,7 @@ void update_kind(const std::vector<const AdaActParameter*>& parameters, const St
   });
   const auto chunks = chunking_of(updates);
   launch_chunks(updates, chunks, [&](const auto& list, unsigned blocks) {
-    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, chunks.size, step);
+    update_parameters<Scalar><<<blocks, kThreads, 0, stream>>>(list, chunks.size, step, outsized);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
@@ -278,15 +292,111 @@ bool can_update_cuda(const AdaActParameter& parameter) {
          (!v.defined() || statistics_go_with(parameter.tensors));
 }
 
-void adaact_update_cuda(const std::vector<AdaActParameter>& parameters, const DeviceStep* step) {
+void adaact_update_cuda(const std::vector<AdaActParameter>& parameters, const DeviceStep* step,
+                        const torch::Tensor& outsized) {
+  static_assert(sizeof(long long) == sizeof(std::int64_t), "atomics are on long long");
   const StepView view(step);
+  auto* noted = outsized.defined() ? reinterpret_cast<long long*>(outsized.data_ptr<std::int64_t>())
+                                   : nullptr;
   for (const auto& kind : by_kind(parameters)) {
     const c10::cuda::CUDAGuard device(kind.device);
     AT_DISPATCH_FLOATING_TYPES_AND2(torch::kHalf, torch::kBFloat16, kind.dtype,
                                     "adaact_update_cuda",
-                                    [&] { update_kind<scalar_t>(kind.parameters, view); });
+                                    [&] { update_kind<scalar_t>(kind.parameters, view, noted); });
   }
   bump_versions(parameters);
+}
+
+namespace {
+
+/// V and what was observed for it in this step; false for what only the plain path knows.
+bool describe_moments(AdaActParameter& update, const PlannedUpdate& planned,
+                      const RowMoments& moments) {
+  const auto& theta = update.tensors.theta;
+  const auto rows = theta.size(0);
+  if (planned.seen.size() > 1) return false;
+  if (!moments.segments.empty() && !cover_all_rows_evenly(moments.segments, rows)) return false;
+  auto count = static_cast<std::int64_t>(moments.segments.size());
+  if (!planned.seen.empty()) {
+    const auto& seen = *planned.seen.front();
+    const auto groups = seen.moment.sum.size(0);
+    const bool whole = seen.row_begin == 0 && seen.row_end == rows && rows % groups == 0;
+    if (!whole || (count != 0 && count != groups)) return false;
+    count = groups;
+    update.tensors.sum = seen.moment.sum.to(theta.device(), sum_dtype(theta));
+    update.count = seen.moment.count;
+  }
+  update.tensors.v = moments.ema.defined() ? following(moments.ema, theta)
+                                           : torch::zeros({count, theta.numel() / rows},
+                                                          theta.options().dtype(sum_dtype(theta)));
+  update.observations = moments.segments.empty() ? 0 : moments.segments.front().observations;
+  return true;
+}
+
+std::optional<AdaActParameter> describe(const PlannedUpdate& planned, std::int64_t counted) {
+  const auto& options = *planned.of.options;
+  const auto known = planned.of.state != nullptr ? *planned.of.state : AdaActParamState();
+  AdaActParameter update;
+  auto& tensors = update.tensors;
+  tensors.theta = planned.theta.detach();
+  tensors.g = laid_out_as(tensors.theta, planned.theta.grad(), planned.theta.scalar_type());
+  if (planned.has_m()) tensors.m = state_laid_out_as(tensors.theta, known.exp_avg());
+  if (planned.rule == Rule::ScaledByInput && !describe_moments(update, planned, known.moments())) {
+    return std::nullopt;
+  }
+  update.lr = options.lr();
+  update.group = planned.of.group;
+  std::tie(update.beta1, update.beta2) = options.betas();
+  update.eps = options.eps();
+  update.weight_decay = options.weight_decay();
+  update.power = options.power();
+  std::tie(update.clip_low, update.clip_high) = options.clip_range();
+  update.updates = known.step() - counted;
+  update.index = static_cast<std::int64_t>(planned.of.index);
+  if (tensors.sum.defined()) update.observations -= counted;  // else it stays as it is
+  if (!can_update_cuda(update)) return std::nullopt;
+  return update;
+}
+
+std::vector<RowSegment> even_segments(std::int64_t rows, std::int64_t count) {
+  std::vector<RowSegment> segments;
+  const auto length = rows / count;
+  for (std::int64_t s = 0; s < count; ++s) segments.push_back({s * length, (s + 1) * length, 0});
+  return segments;
+}
+
+}  // namespace
+
+std::optional<std::vector<AdaActParameter>> describe_for_gpu(const std::vector<PlannedUpdate>& plan,
+                                                             std::int64_t counted) {
+  std::vector<AdaActParameter> updates;
+  for (const auto& planned : plan) {
+    if (planned.rule == Rule::None && planned.moves_v()) return std::nullopt;
+    if (!planned.is_elementwise()) continue;
+    if (!planned.theta.is_cuda()) return std::nullopt;
+    auto update = describe(planned, counted);
+    if (!update) return std::nullopt;
+    updates.push_back(*std::move(update));
+  }
+  return updates;
+}
+
+void apply_on_gpu(std::vector<PlannedUpdate>& plan, const std::vector<AdaActParameter>& updates,
+                  const DeviceStep* step, const torch::Tensor& outsized) {
+  if (updates.empty()) return;
+  adaact_update_cuda(updates, step, outsized);
+  auto update = updates.begin();
+  for (auto& planned : plan) {
+    if (!planned.is_elementwise()) continue;
+    const auto& tensors = (update++)->tensors;
+    if (tensors.m.defined()) planned.state->exp_avg(tensors.m);
+    if (!tensors.v.defined()) continue;
+    auto& moments = planned.state->moments();
+    moments.ema = tensors.v;
+    if (moments.segments.empty()) {
+      moments.segments = even_segments(tensors.theta.size(0), tensors.v.size(0));
+    }
+  }
 }
 
 }  // namespace adaact

@@ -31,7 +31,7 @@ struct OptionDescription<AdanOptions> {
   static void visit(Options& options, Visitor&& visit) {
     visit("lr", options.lr(), at_least(0.0));
     visit("betas", options.betas(), from_up_to(0.0, 1.0));
-    visit("eps", options.eps(), above(0.0));
+    visit("eps", options.eps(), divisor());
     visit("weight_decay", options.weight_decay(), at_least(0.0));
     visit("proximal", options.proximal(), AnyBool());
     visit("max_grad_norm", options.max_grad_norm(), above(0.0).or_infinity());
@@ -46,7 +46,7 @@ struct StateDescription<AdanParamState> {
     visit("step", state.step());
     visit("exp_avg", state.exp_avg());
     visit("exp_avg_diff", state.exp_avg_diff());
-    visit("exp_avg_sq", state.exp_avg_sq());
+    visit("exp_avg_sq", state.exp_avg_sq(), second_moments());
     visit("previous_grad", state.previous_grad());
   }
 };

@@ -39,7 +39,7 @@ __device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const d
                                              const StepView& step) {
   const auto t = step.number_after(each.updates);
   const auto beta = threadIdx.x == 0 ? each.beta1 : threadIdx.x == 1 ? each.beta2 : each.beta3;
-  const auto correction = bias_correction(beta, t);
+  const auto correction = bias_correction_on_gpu(beta, t);
   const auto correction_of = [&](int lane) { return __shfl_sync(0xffffffffU, correction, lane); };
   AdanScalars s{each};
   s.lr = step.rate(each.lr, each.group);

@@ -28,6 +28,8 @@
 #include <torch/serialize/archive.h>
 #include <nlohmann/json.hpp>
 
+#include "io/json_text.h"
+
 namespace adaact {
 
 template <typename Options>
@@ -68,6 +70,10 @@ inline Range above(double low) {
   return range;
 }
 inline Range from_up_to(double low, double high) { return {low, high}; }
+
+/// For ε and damping: any smaller one is 0 in float32, or the step divided by it infinite, and an input that is
+/// always 0 would make the weights NaN.
+inline Range divisor() { return at_least(1e-30); }
 
 struct AnyBool {};
 
@@ -247,9 +253,10 @@ Options options_from_json(const nlohmann::json& given, Options options) {
 }
 
 inline nlohmann::json parse_options(const std::string& text) {
-  auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK(!parsed.is_discarded(), "adaact: the optimizer's options are no JSON: ", text);
-  return parsed;
+  auto parsed = try_parse_json<nlohmann::json>(text);
+  TORCH_CHECK(parsed.problem.empty(), "adaact: the optimizer's options are no JSON: ", text, " (",
+              parsed.problem, ")");
+  return std::move(parsed.value);
 }
 
 // JsonOptions, for an explicit instantiation beside each description.

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/json_text.h"
+
 namespace adaact {
 namespace {
 
@@ -13,10 +15,15 @@ using nlohmann::json;
 
 constexpr char kFormat[] = "adaact.optimizer_state.1";
 
-std::set<std::set<std::string>> partition(const std::vector<OptimizerState::Group>& groups) {
-  std::set<std::set<std::string>> sets;
+std::multiset<std::set<std::string>> partition(const std::vector<OptimizerState::Group>& groups) {
+  std::multiset<std::set<std::string>> sets;
   for (const auto& group : groups) sets.emplace(group.parameters.begin(), group.parameters.end());
   return sets;
+}
+
+std::int64_t integer_of(const json& value, const char* what, const std::string& name,
+                        const std::string& source) {
+  return whole_number(value, "adaact: " + source + ": " + what + " '" + name + "'");
 }
 
 }  // namespace
@@ -51,13 +58,23 @@ OptimizerState OptimizerState::from_file(const TensorFile& file, const std::stri
     return found->second;
   };
   state.optimizer = field("optimizer");
+  using Fields = std::map<std::string, json>;
   try {
-    state.shapes = json::parse(field("shapes")).get<decltype(state.shapes)>();
-    for (const auto& group : json::parse(field("groups"))) {
+    for (const auto& [name, saved] :
+         parse_json<json>(field("shapes"), source + ": shapes").get<Fields>()) {
+      auto& shape = state.shapes[name];
+      for (const auto& size : saved.get<std::vector<json>>()) {
+        shape.push_back(integer_of(size, "a size of", name, source));
+      }
+    }
+    for (const auto& group : parse_json<json>(field("groups"), source + ": groups")) {
       state.groups.push_back(
           {group.at("parameters").get<std::vector<std::string>>(), group.at("options").dump()});
     }
-    state.counters = json::parse(field("counters")).get<decltype(state.counters)>();
+    for (const auto& [name, value] :
+         parse_json<json>(field("counters"), source + ": counters").get<Fields>()) {
+      state.counters[name] = integer_of(value, "the counter", name, source);
+    }
   } catch (const json::exception& error) {
     TORCH_CHECK(false, "adaact: ", source,
                 ": the description of the state cannot be read: ", error.what());
@@ -88,6 +105,12 @@ void OptimizerState::check_that_it_fits(const OptimizerState& saved,
   }
   for (const auto& [name, shape] : saved.shapes) {
     if (shapes.count(name) == 0) differences << "\n  '" << name << "' is only in the file";
+  }
+  for (const auto& [name, values] : saved.entries) {
+    if (saved.shapes.count(name) == 0) {
+      differences << "\n  the file has entries of '" << name
+                  << "', which is none of its parameters";
+    }
   }
   if (differences.str().empty() && partition(saved.groups) != partition(groups)) {
     differences << "\n  the parameters are grouped differently: " << groups.size()

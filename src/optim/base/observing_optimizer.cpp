@@ -64,11 +64,20 @@ void ObservingOptimizer::observe(const torch::Tensor& weight, const torch::Tenso
   observer_->observe(weight, input, geometry, output);
 }
 
+bool ObservingOptimizer::fits(std::size_t bias, std::size_t weight) const {
+  const auto& tensor = parameter(weight).tensor;
+  return tensor.dim() > 0 && parameter(bias).tensor.numel() == tensor.size(0);
+}
+
+bool ObservingOptimizer::has_fitting_bias(std::size_t weight) const {
+  const auto& biases = parameter(weight).biases;
+  return std::any_of(biases.begin(), biases.end(),
+                     [&](std::size_t bias) { return fits(bias, weight); });
+}
+
 std::optional<std::size_t> ObservingOptimizer::joint_bias(std::size_t weight) const {
   for (const auto bias : parameter(weight).biases) {
-    const auto& tensor = parameter(bias).tensor;
-    if (is_managed(bias) && tensor.requires_grad() &&
-        tensor.numel() == parameter(weight).tensor.size(0)) {
+    if (is_managed(bias) && parameter(bias).tensor.requires_grad() && fits(bias, weight)) {
       return bias;
     }
   }
@@ -94,6 +103,9 @@ std::vector<ParameterCoverage> ObservingOptimizer::coverage() const {
       all.push_back({known.name, true, std::move(why)});
     } else {
       auto why_not = why_not_observed(index);
+      if (why_not.empty() && observer_->has_refused_input_of(index)) {
+        why_not = "what it is multiplied by is made of parameters alone";
+      }
       all.push_back(
           {known.name, false, why_not.empty() ? why_never_seen(model(), known) : why_not});
     }

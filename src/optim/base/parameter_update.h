@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <torch/types.h>
@@ -13,6 +14,17 @@
 #include "kernels/sum_dtype.h"
 
 namespace adaact {
+
+/// Throws, with both shapes, where a gradient is not of its parameter's shape: tensor operations would take
+/// one that broadcasts, and loops would read beyond its end.
+inline void check_gradient_fits(const std::string& optimizer, const std::string& name,
+                                const torch::Tensor& parameter) {
+  const auto& gradient = parameter.grad();
+  TORCH_CHECK(gradient.sizes() == parameter.sizes(), optimizer, ": the gradient of '", name,
+              "' has shape ", gradient.sizes(), ", expected ", parameter.sizes());
+  TORCH_CHECK(gradient.device() == parameter.device(), optimizer, ": the gradient of '", name,
+              "' is on ", gradient.device(), ", expected ", parameter.device());
+}
 
 /// 1 − βᵗ
 inline double bias_correction(double beta, std::int64_t count) {

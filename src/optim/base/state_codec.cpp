@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "kernels/each_once.h"
 #include "optim/base/param_state.h"
 
 namespace adaact {
@@ -16,7 +18,7 @@ constexpr char kArchiveKey[] = "adaact_state";
 std::vector<std::string> names_of(const torch::optim::OptimizerParamGroup& group,
                                   const LayerMap& model, const std::string& optimizer) {
   std::vector<std::string> names;
-  for (const auto& tensor : group.params()) {
+  for (const auto& tensor : each_once(group.params())) {
     names.push_back(model.parameters()[index_in_model(model, tensor, optimizer)].name);
   }
   return names;
@@ -24,39 +26,17 @@ std::vector<std::string> names_of(const torch::optim::OptimizerParamGroup& group
 
 }  // namespace
 
-void throw_misfit(const std::string& entry, const torch::Tensor& value,
-                  const NamedParameter& parameter, const std::string& source) {
-  TORCH_CHECK(false, "adaact: ", source, ": entry '", entry, "' of '", parameter.name, "', ",
-              value.scalar_type(), " of shape ", value.sizes(),
-              ", does not fit the parameter of shape ", parameter.tensor.sizes());
-}
-
-void throw_missing_entry(const std::string& entry, const NamedParameter& parameter,
-                         const std::string& source) {
-  TORCH_CHECK(false, "adaact: ", source, ": '", parameter.name, "' lacks the entry '", entry, "'");
-}
-
-void throw_unknown_entry(const std::string& entry, const NamedParameter& parameter,
-                         const std::string& source) {
-  TORCH_CHECK(false, "adaact: ", source, ": '", parameter.name, "' has an unknown entry '", entry,
-              "'");
-}
-
-std::int64_t counter_from(const torch::Tensor& tensor, const std::string& entry,
-                          const NamedParameter& parameter, const std::string& source) {
-  if (tensor.scalar_type() != torch::kInt64 || tensor.numel() != 1 ||
-      tensor.item<std::int64_t>() < 0) {
-    throw_misfit(entry, tensor, parameter, source);
-  }
-  return tensor.item<std::int64_t>();
-}
-
 std::size_t index_in_model(const LayerMap& model, const torch::Tensor& parameter,
                            const std::string& optimizer) {
   const auto index = model.find(parameter);
   TORCH_CHECK(index, optimizer, ": a parameter of shape ", parameter.sizes(),
               " in a group is no parameter of the model");
   return *index;
+}
+
+bool name_the_same(const std::vector<std::string>& names, const std::vector<std::string>& others) {
+  return std::set<std::string>(names.begin(), names.end()) ==
+         std::set<std::string>(others.begin(), others.end());
 }
 
 void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
@@ -98,21 +78,20 @@ void import_named_state(torch::optim::Optimizer& optimizer, const LayerMap& mode
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
   for (const auto& group : optimizer.param_groups()) {
     const auto names = names_of(group, model, codec.optimizer());
-    const auto saved_group =
-        std::find_if(saved.groups.begin(), saved.groups.end(), [&](const auto& candidate) {
-          return std::is_permutation(names.begin(), names.end(), candidate.parameters.begin(),
-                                     candidate.parameters.end());
-        });
+    const auto saved_group = std::find_if(
+        saved.groups.begin(), saved.groups.end(),
+        [&](const auto& candidate) { return name_the_same(names, candidate.parameters); });
     TORCH_CHECK(saved_group != saved.groups.end(), "adaact: ", source,
                 " has no options for a parameter group");
-    options.push_back(codec.options_from(saved_group->options));
+    options.push_back(options_in(source, [&] { return codec.options_from(saved_group->options); }));
     check_same_policy(codec, *options.back(), *options.front());
     for (const auto& tensor : group.params()) {
       const auto& parameter = model.parameters()[*model.find(tensor)];
       const auto entries = saved.entries.find(parameter.name);
       if (entries == saved.entries.end()) continue;
-      states[param_state_key<States>(tensor)] =
-          codec.state_from(entries->second, parameter, source);
+      EntryReader reader(entries->second, parameter, source);
+      states[param_state_key<States>(tensor)] = codec.state_from(reader, *options.back());
+      reader.finish();
     }
   }
 
@@ -127,8 +106,8 @@ std::int64_t counter_of(const OptimizerState& state, const std::string& counter,
   const auto found = state.counters.find(counter);
   TORCH_CHECK(found != state.counters.end(), "adaact: ", source, " lacks the counter '", counter,
               "'");
-  TORCH_CHECK(found->second >= 0, "adaact: ", source, ": the counter '", counter, "' is ",
-              found->second, ", expected ≥ 0");
+  TORCH_CHECK(found->second >= 0 && found->second <= kMostCounted, "adaact: ", source,
+              ": the counter '", counter, "' is ", found->second, ", expected 0 to ", kMostCounted);
   return found->second;
 }
 

@@ -1,20 +1,20 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <adaact/observe/layer_map.h>
 #include <adaact/optim/named_state.h>
 #include <torch/optim/optimizer.h>
 
+#include "io/error_text.h"
 #include "optim/base/describe_options.h"
+#include "optim/base/entry_reader.h"
 
 namespace adaact {
-
-/// What is kept for one parameter, by entry: "exp_avg", "step".
-using StateEntries = std::map<std::string, torch::Tensor>;
 
 /// Tells the rest of the library about the types of one optimizer: LibTorch's or one of ours.
 class StateCodec {
@@ -33,28 +33,25 @@ class StateCodec {
   virtual void assign(Options& to, const Options& from) const = 0;
 
   virtual StateEntries to_entries(const State& state) const = 0;
-  /// Checks everything a step relies on: a file may be whole and still be nonsense.
-  virtual std::unique_ptr<State> state_from(const StateEntries& entries,
-                                            const NamedParameter& parameter,
-                                            const std::string& source) const = 0;
+  /// Checks everything that a step with these options relies on. What the reader has beyond it is an error
+  /// of its own.
+  virtual std::unique_ptr<State> state_from(EntryReader& entries, const Options& options) const = 0;
 };
-
-/// An entry that a state may lack.
-struct MayBeAbsent {};
 
 /// The entries of a simple state, tensors of the parameter's shape and counters:
 ///   static void visit(State& state, Visitor&& visit) { visit("exp_avg", state.exp_avg()); … }
+/// and, where it depends on the options what must be there, in addition
+///   static void check(const State& state, const Options& options, const EntryReader& entries);
 template <typename State>
 struct StateDescription;
 
-[[noreturn]] void throw_misfit(const std::string& entry, const torch::Tensor& value,
-                               const NamedParameter& parameter, const std::string& source);
-[[noreturn]] void throw_missing_entry(const std::string& entry, const NamedParameter& parameter,
-                                      const std::string& source);
-[[noreturn]] void throw_unknown_entry(const std::string& entry, const NamedParameter& parameter,
-                                      const std::string& source);
-std::int64_t counter_from(const torch::Tensor& tensor, const std::string& entry,
-                          const NamedParameter& parameter, const std::string& source);
+template <typename State, typename Options, typename = void>
+struct HasStateCheck : std::false_type {};
+template <typename State, typename Options>
+struct HasStateCheck<State, Options,
+                     std::void_t<decltype(StateDescription<State>::check(
+                         std::declval<const State&>(), std::declval<const Options&>(),
+                         std::declval<const EntryReader&>()))>> : std::true_type {};
 
 /// The options part of a codec, from OptionDescription.
 template <typename OptionsType>
@@ -112,13 +109,12 @@ class SimpleCodec : public OptionsCodec<OptionsType> {
     StateDescription<StateType>::visit(static_cast<const StateType&>(state), visitor);
     return visitor.entries;
   }
-  std::unique_ptr<State> state_from(const StateEntries& entries, const NamedParameter& parameter,
-                                    const std::string& source) const override {
+  std::unique_ptr<State> state_from(EntryReader& entries,
+                                    const torch::optim::OptimizerOptions& options) const override {
     auto state = std::make_unique<StateType>();
-    FromEntries visitor{entries, parameter, source};
-    StateDescription<StateType>::visit(*state, visitor);
-    if (!visitor.entries.empty()) {
-      throw_unknown_entry(visitor.entries.begin()->first, parameter, source);
+    StateDescription<StateType>::visit(*state, FromEntries{entries});
+    if constexpr (HasStateCheck<StateType, OptionsType>::value) {
+      StateDescription<StateType>::check(*state, static_cast<const OptionsType&>(options), entries);
     }
     return state;
   }
@@ -129,42 +125,34 @@ class SimpleCodec : public OptionsCodec<OptionsType> {
     void operator()(const char* entry, std::int64_t count) {
       entries[entry] = torch::tensor(count, torch::kInt64);
     }
-    void operator()(const char* entry, const torch::Tensor& tensor, MayBeAbsent /*tag*/ = {}) {
+    void operator()(const char* entry, const torch::Tensor& tensor,
+                    const EntryRule& /*rule*/ = {}) {
       if (tensor.defined()) entries[entry] = tensor.detach().clone();
     }
   };
 
   struct FromEntries {
-    StateEntries entries;  // what has been read is taken out
-    const NamedParameter& parameter;
-    const std::string& source;
-
-    void operator()(const char* entry, std::int64_t& count) {
-      const auto tensor = take(entry);
-      if (!tensor.defined()) throw_missing_entry(entry, parameter, source);
-      count = counter_from(tensor, entry, parameter, source);
-    }
-    void operator()(const char* entry, torch::Tensor& value) {
-      (*this)(entry, value, MayBeAbsent());
-      if (!value.defined()) throw_missing_entry(entry, parameter, source);
-    }
-    void operator()(const char* entry, torch::Tensor& value, MayBeAbsent /*tag*/) {
-      const auto tensor = take(entry);
-      if (!tensor.defined()) return;
-      if (tensor.sizes() != parameter.tensor.sizes() || !tensor.is_floating_point()) {
-        throw_misfit(entry, tensor, parameter, source);
-      }
-      value = tensor.to(parameter.tensor.device(), /*non_blocking=*/false, /*copy=*/true);
-    }
-    torch::Tensor take(const char* entry) {
-      const auto found = entries.find(entry);
-      if (found == entries.end()) return {};
-      auto tensor = found->second;
-      entries.erase(found);
-      return tensor;
+    EntryReader& entries;
+    void operator()(const char* entry, std::int64_t& count) const { count = entries.count(entry); }
+    void operator()(const char* entry, torch::Tensor& value, const EntryRule& rule = {}) const {
+      value = entries.tensor(entry, rule);
     }
   };
 };
+
+/// What reading options from a file returns; its error then names the file.
+template <typename Read>
+auto options_in(const std::string& source, Read&& read) {
+  try {
+    return read();
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, "adaact: ", source,
+                ": the options of a parameter group: ", error_text_within_line(error));
+  }
+}
+
+/// Whether two groups have the same parameters. Files of before list a tied one under each of its places.
+bool name_the_same(const std::vector<std::string>& names, const std::vector<std::string>& others);
 
 /// A step is rejected as a whole, so the policy must be the same in all groups.
 void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOptions& options,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -11,6 +12,8 @@
 #include <c10/util/ScopeExit.h>
 
 #include "kernels/all_finite.h"
+#include "kernels/each_once.h"
+#include "optim/base/parameter_update.h"
 #include "optim/base/state_codec.h"
 #include "optim/device/device_session.h"
 
@@ -64,7 +67,8 @@ StepParts::StepParts(torch::optim::Optimizer& optimizer, StepAlgorithm& algorith
       algorithm_(&algorithm),
       codec_(&codec),
       model_(std::move(model)),
-      group_of_(model_.parameters().size()) {
+      group_of_(model_.parameters().size()),
+      shapes_(model_.parameters().size()) {
   TORCH_CHECK(!model_.parameters().empty(), codec.optimizer(), ": the model has no parameters");
 }
 
@@ -79,13 +83,17 @@ void StepParts::index_parameters() {
   const auto& groups = optimizer_->param_groups();
   const auto owner = codec_->optimizer();
   std::vector<std::size_t> managed;
+  std::set<std::size_t> with_tied;  // groups
   std::vector<std::optional<std::size_t>> group_of(model_.parameters().size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
     codec_->check(groups[g].options());
     check_same_policy(*codec_, groups[g].options(), groups[0].options());
     for (const auto& tensor : groups[g].params()) {
       const auto index = index_in_model(model_, tensor, owner);
-      if (group_of[index] == g) continue;  // tied, and listed under each name
+      if (group_of[index] == g) {  // tied, and listed under each name
+        with_tied.insert(g);
+        continue;
+      }
       const auto& name = model_.parameters()[index].name;
       TORCH_CHECK(!group_of[index], owner, ": '", name, "' is in two parameter groups, ",
                   *group_of[index], " and ", g);
@@ -94,6 +102,11 @@ void StepParts::index_parameters() {
       group_of[index] = g;
       managed.push_back(index);
     }
+  }
+  // LibTorch's loops go over the lists, and would step a tied parameter under each of its names.
+  for (const auto g : with_tied) {
+    auto& params = optimizer_->param_groups()[g].params();
+    params = each_once(params);
   }
   managed_ = std::move(managed);
   group_of_ = std::move(group_of);
@@ -136,11 +149,16 @@ torch::Tensor StepParts::step(const torch::optim::Optimizer::LossClosure& closur
 void StepParts::measure(Verdict verdict) {
   const OutsideOfTraining outside;
   forget_step();
-  measured_.statistics = algorithm_->measure();
+  try {
+    measured_.statistics = algorithm_->measure();
+  } catch (...) {
+    algorithm_->drop_observations();
+    throw;
+  }
   // add_param_group() and add_parameters() of LibTorch's class are not virtual, and options may have
   // been changed in place.
   index_parameters();
-  check_gradients();
+  check_parameters();
   for (const auto& parameter : model_.parameters()) {
     measured_.gradients.push_back(parameter.tensor.grad());
   }
@@ -161,14 +179,34 @@ void StepParts::measure(Verdict verdict) {
   verdict_ = verdict;
 }
 
-/// Throws for a sparse gradient where the algorithm takes none.
-void StepParts::check_gradients() const {
-  if (algorithm_->takes_sparse_gradients()) return;
+/// Throws where a parameter is not what its state was made for, or where its gradient is none that it can
+/// take: what follows writes to buffers of the one by the size of the other.
+void StepParts::check_parameters() const {
+  const auto owner = codec_->optimizer();
+  for (const auto index : managed_) {
+    const auto& name = model_.parameters()[index].name;
+    const auto& tensor = model_.parameters()[index].tensor;
+    TORCH_CHECK(!tensor.is_meta(), owner, ": '", name,
+                "' is on meta, expected a device with memory");
+    const auto& known = shapes_[index];
+    TORCH_CHECK(!known || tensor.sizes() == *known, owner, ": '", name, "' has shape ",
+                tensor.sizes(), ", expected ", at::IntArrayRef(*known),
+                ", which it had in the steps before; make a new optimizer for the new shape");
+  }
   for (const auto index : trained()) {
     const auto& parameter = model_.parameters()[index];
-    TORCH_CHECK(parameter.tensor.grad().layout() == torch::kStrided, codec_->optimizer(),
-                ": the gradient of '", parameter.name, "' is ", parameter.tensor.grad().layout(),
-                ", expected a dense one");
+    TORCH_CHECK(
+        algorithm_->takes_sparse_gradients() || parameter.tensor.grad().layout() == torch::kStrided,
+        owner, ": the gradient of '", parameter.name, "' is ", parameter.tensor.grad().layout(),
+        ", expected a dense one");
+    check_gradient_fits(owner, parameter.name, parameter.tensor);
+  }
+}
+
+void StepParts::remember_shapes() {
+  for (const auto index : managed_) {
+    const auto sizes = model_.parameters()[index].tensor.sizes();
+    if (!shapes_[index] || sizes != *shapes_[index]) shapes_[index] = sizes.vec();
   }
 }
 
@@ -198,6 +236,7 @@ void StepParts::decide() {
   if (verdict_ == Verdict::Host) {
     const auto culprit =
         is_in_session_ ? session_->culprit() : first_non_finite(tensors_of(checked_));
+    report_outsized();
     if (culprit) {
       reject(*culprit, kNothingChanged);
       ++skipped_steps_;
@@ -229,6 +268,7 @@ void StepParts::settle() {
   if (host_work_ == HostWork::Nothing) ++version_;  // what was recorded knows older counts
   has_taken_step_ = true;
   ++steps_;
+  remember_shapes();
   forget_step();
   algorithm_->settle(1);
 }
@@ -237,6 +277,7 @@ void StepParts::settle_steps_of_device() {
   const auto news = session_->read();
   steps_ += news.accepted;
   if (news.accepted > 0) algorithm_->settle(news.accepted);
+  report_outsized();
   if (news.rejected == 0) return;
   reject(news.culprit, kLaterStepsTaken);
   skipped_steps_ += news.rejected;
@@ -260,10 +301,18 @@ void StepParts::reject(std::size_t culprit, const char* consequence) const {
                        "' is not finite; the step was rejected " + consequence);
 }
 
+/// The device says it with its next answer, an eager step's with the next step's.
+void StepParts::report_outsized() {
+  if (!session_) return;
+  if (const auto parameter = session_->take_outsized()) algorithm_->on_outsized_change(*parameter);
+}
+
 void StepParts::send_learning_rates() {
   TORCH_CHECK(session_, codec_->optimizer(),
               ": steps on a device were asked for before a step on a GPU was taken");
-  session_->send_learning_rates(*optimizer_);
+  std::vector<double> rates;
+  for (const auto& group : optimizer_->param_groups()) rates.push_back(group.options().get_lr());
+  session_->send_learning_rates(rates);
 }
 
 void StepParts::resume(const Measured& measured) {
@@ -283,6 +332,10 @@ StepParts::Numbers StepParts::numbers() const {
       is_in_session_ && (verdict_ == Verdict::Device || host_work_ == HostWork::Decides);
   if (!on_device) return {};
   return {&session_->step(), session_->counted()};
+}
+
+torch::Tensor StepParts::outsized() const {
+  return is_in_session_ ? session_->step().outsized : torch::Tensor();
 }
 
 void StepParts::check_seen_by_host(const char* needed) const {
@@ -317,6 +370,7 @@ void StepParts::import_state(const OptimizerState& saved, const std::string& sou
   ++version_;
   has_taken_step_ = false;
   index_parameters();
+  remember_shapes();
 }
 
 }  // namespace adaact

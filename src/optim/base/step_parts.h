@@ -126,6 +126,9 @@ class StepParts {
     std::int64_t counted = 0;
   };
   Numbers numbers() const;
+  /// (1) int64 on the device, where a kernel notes the parameter that it changed out of proportion; undefined
+  /// where the device does not look at the step.
+  torch::Tensor outsized() const;
 
   /// For a path that takes the step's numbers from the host: throws, with what a step on the device needs,
   /// where the device alone has them.
@@ -141,11 +144,13 @@ class StepParts {
   void import_state(const OptimizerState& state, const std::string& source);
 
  private:
-  void check_gradients() const;
+  void check_parameters() const;
+  void remember_shapes();
   std::vector<Checked> everything_checked() const;
   void begin_session(const std::vector<torch::Tensor>& tensors, Verdict verdict);
   void reject(std::size_t culprit, const char* consequence) const;
   void settle_steps_of_device();
+  void report_outsized();
   void forget_step();
 
   torch::optim::Optimizer* optimizer_;
@@ -154,6 +159,7 @@ class StepParts {
   LayerMap model_;
   std::vector<std::size_t> managed_;
   std::vector<std::optional<std::size_t>> group_of_;
+  std::vector<std::optional<std::vector<std::int64_t>>> shapes_;  // that states were made for
   HostWork host_work_ = HostWork::Nothing;
   std::function<std::vector<bool>()> layers_to_observe_;
 

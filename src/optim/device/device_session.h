@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include <torch/optim/optimizer.h>
+#include <torch/types.h>
 
 #include "optim/device/device_step.h"
 
@@ -27,13 +28,13 @@ class DeviceSession {
   DeviceSession(std::int64_t groups, torch::Device device);
   bool is_for(std::int64_t groups, torch::Device device) const;
 
-  /// Sends those that differ from what the device has.
-  void send_learning_rates(const torch::optim::Optimizer& optimizer);
+  /// Those of the groups, sent where they differ from what the device has.
+  void send_learning_rates(const std::vector<double>& rates);
 
   /// Begins a step, which is a finite one if these are.
   void begin(const std::vector<torch::Tensor>& checked);
   /// Waits for the device: which of them is not finite.
-  std::optional<std::size_t> culprit() const;
+  std::optional<std::size_t> culprit();
   /// Has the device count the step.
   void end();
 
@@ -46,10 +47,16 @@ class DeviceSession {
   /// Waits for the device.
   News read();
 
+  /// A parameter that a step changed out of proportion, as of the last time that the device was waited for.
+  std::optional<std::size_t> take_outsized() noexcept { return std::exchange(outsized_, {}); }
+
  private:
+  void note_outsized(const StepCounts& counts);
+
   DeviceStep step_;
   std::vector<double> sent_rates_;
   std::int64_t accepted_ = 0;
+  std::optional<std::size_t> outsized_;
 };
 
 }  // namespace adaact

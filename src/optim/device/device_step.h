@@ -15,10 +15,12 @@ namespace adaact {
 struct DeviceStep {
   torch::Tensor lr;        // (groups) float64: η of each parameter group
   torch::Tensor bad;       // (1) int32: set as soon as something in this step is not finite
-  torch::Tensor counts;    // (3) int64: the three that follow, which are views of it
+  torch::Tensor counts;    // (4) int64: the four that follow, which are views of it
   torch::Tensor accepted;  // (1) steps taken since the host's counts were read
   torch::Tensor rejected;  // (1) steps left out because something was not finite
   torch::Tensor culprit;   // (1) smallest index found in the first of these, or else in this step
+  torch::Tensor
+      outsized;  // (1) smallest index of a parameter that a step changed out of proportion
 };
 
 constexpr std::int64_t kNoCulprit = std::numeric_limits<std::int64_t>::max();
@@ -28,6 +30,7 @@ struct StepCounts {
   std::int64_t accepted = 0;
   std::int64_t rejected = 0;
   std::int64_t culprit = kNoCulprit;
+  std::int64_t outsized = kNoCulprit;
 };
 
 DeviceStep make_device_step(std::int64_t groups, torch::Device device);

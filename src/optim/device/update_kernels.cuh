@@ -40,7 +40,7 @@ struct StepView {
 };
 
 /// 1 − βᵗ
-inline __device__ double bias_correction(double beta, std::int64_t t) {
+inline __device__ double bias_correction_on_gpu(double beta, std::int64_t t) {
   return 1.0 - pow(beta, static_cast<double>(t));
 }
 

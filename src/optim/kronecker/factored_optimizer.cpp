@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "observe/observed_features.h"
 #include "optim/base/param_state.h"
 #include "optim/base/parameter_update.h"
 #include "optim/base/step_parts.h"
@@ -125,11 +126,19 @@ void FactoredOptimizer::choose_what_to_measure() {
 
 std::shared_ptr<const StepStatistics> FactoredOptimizer::measure() {
   auto observed = std::make_shared<ObservedFactors>();
+  const auto hidden = internals_->listener->hidden_uses();
   observed->sums = internals_->listener->take();
   rethrow_failed_observation();
+  for (const auto weight : hidden) {
+    TORCH_CHECK(!is_trained(weight), label(), ": the output gradient of the layer with weight '",
+                parameter(weight).name,
+                "' cannot be seen, because TorchScript differentiates its optimised graph by "
+                "itself; call torch::jit::setGraphExecutorOptimize(false) before the module's "
+                "first forward pass. Nothing has changed");
+  }
   for (const auto& sums : observed->sums) {
-    observed->checked.push_back(
-        {sums.inputs.sum, "the input of the layer with weight", sums.weight});
+    check_observed_shape(parameter(sums.weight), sums.end, sums.inputs.sum.size(-1));
+    observed->checked.push_back({sums.inputs.sum, kMomentOfInput, sums.weight});
     if (sums.gradients.sum.defined()) {
       observed->checked.push_back(
           {sums.gradients.sum, "the output gradient of the layer with weight", sums.weight});
@@ -138,7 +147,7 @@ std::shared_ptr<const StepStatistics> FactoredOptimizer::measure() {
   return observed;
 }
 
-void FactoredOptimizer::clear_observations() { internals_->listener->take(); }
+void FactoredOptimizer::clear_observations() { internals_->listener->discard(); }
 
 void FactoredOptimizer::decide(const StepStatistics& statistics) {
   take_over(next_factors(statistics));
@@ -164,8 +173,6 @@ std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factor
   std::map<std::size_t, std::vector<FactorSums>> by_weight;
   for (const auto& sums : static_cast<const ObservedFactors&>(statistics).sums) {
     if (!is_managed(sums.weight)) continue;
-    // No backward pass has come through here.
-    if (settings_of(sums.weight).with_gradients && !sums.gradients.sum.defined()) continue;
     by_weight[sums.weight].push_back(sums);
   }
   std::map<std::size_t, Factors> next;
@@ -371,9 +378,13 @@ void FactoredOptimizer::log_factors_too_large() {
 }
 
 std::string FactoredOptimizer::why_observed(std::size_t index) const {
-  if (find_factors(index) != nullptr) return "weight of an observed layer";
+  const auto is_hidden = [this](std::size_t weight) {
+    return internals_->listener->is_hidden(weight);
+  };
+  if (find_factors(index) != nullptr && !is_hidden(index)) return "weight of an observed layer";
   for (const auto weight : managed()) {
-    const bool scaled = find_factors(weight) != nullptr && parameter(weight).tensor.requires_grad();
+    const bool scaled = find_factors(weight) != nullptr &&
+                        parameter(weight).tensor.requires_grad() && !is_hidden(weight);
     if (scaled && internals_->joint_biases[weight] == index) return "bias of an observed layer";
   }
   return {};
@@ -385,12 +396,19 @@ std::string FactoredOptimizer::why_not_observed(std::size_t index) const {
     return "a factor would have " + std::to_string(size) + " rows, more than max_factor_size " +
            std::to_string(settings_of(index).max_factor_size);
   }
+  if (internals_->listener->is_hidden(index)) {
+    return "TorchScript differentiates its optimised graph by itself: output gradients are not "
+           "seen";
+  }
   for (const auto weight : managed()) {
     const auto& biases = parameter(weight).biases;
     if (std::find(biases.begin(), biases.end(), index) == biases.end()) continue;
     if (!parameter(weight).tensor.requires_grad()) return "bias of a layer whose weight is frozen";
     if (internals_->listener->excessive_size(weight) != 0) {
       return "bias of a layer with a factor larger than max_factor_size";
+    }
+    if (internals_->listener->is_hidden(weight)) {
+      return "bias of a layer whose output gradients TorchScript does not show";
     }
   }
   return {};

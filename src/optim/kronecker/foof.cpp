@@ -24,7 +24,7 @@ struct OptionDescription<FoofOptions> {
     visit("momentum", options.momentum(), from_up_to(0.0, 1.0));
     visit("beta2", options.beta2(), from_up_to(0.0, 1.0));
     visit("weight_decay", options.weight_decay(), at_least(0.0));
-    visit("damping", options.damping(), above(0.0));
+    visit("damping", options.damping(), divisor());
     visit("covariance_period", options.covariance_period(), at_least(1));
     visit("inverse_period", options.inverse_period(), at_least(1));
     visit("inverse", options.inverse(), inverse_method_names());
@@ -43,7 +43,7 @@ Foof::Foof(LayerMap model, const FoofOptions& defaults) : Foof(std::move(model),
 Foof::Foof(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
            const FoofOptions& defaults)
     : FactoredOptimizer(std::move(model), std::make_unique<FoofOptions>(defaults),
-                        FactoredCodec<FoofOptions>::instance()) {
+                        FactoredCodec<FoofOptions, FactorKinds::A>::instance()) {
   add_param_groups(std::move(param_groups));
 }
 

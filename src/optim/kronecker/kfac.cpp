@@ -32,7 +32,7 @@ struct OptionDescription<KfacOptions> {
     visit("momentum", options.momentum(), from_up_to(0.0, 1.0));
     visit("beta2", options.beta2(), from_up_to(0.0, 1.0));
     visit("weight_decay", options.weight_decay(), at_least(0.0));
-    visit("damping", options.damping(), above(0.0));
+    visit("damping", options.damping(), divisor());
     visit("kl_clip", options.kl_clip(), above(0.0).or_infinity());
     visit("covariance_period", options.covariance_period(), at_least(1));
     visit("inverse_period", options.inverse_period(), at_least(1));
@@ -60,7 +60,7 @@ Kfac::Kfac(LayerMap model, const KfacOptions& defaults) : Kfac(std::move(model),
 Kfac::Kfac(LayerMap model, std::vector<torch::optim::OptimizerParamGroup> param_groups,
            const KfacOptions& defaults)
     : FactoredOptimizer(std::move(model), std::make_unique<KfacOptions>(defaults),
-                        FactoredCodec<KfacOptions>::instance()) {
+                        FactoredCodec<KfacOptions, FactorKinds::AAndP>::instance()) {
   add_param_groups(std::move(param_groups));
 }
 

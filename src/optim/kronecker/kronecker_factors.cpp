@@ -86,8 +86,7 @@ void align(std::vector<KroneckerFactors>& factors, std::vector<FactorSums>& sums
       } else if (total->inputs.sum.sizes() == part.inputs.sum.sizes()) {
         add_if_measured(total->inputs, part.inputs);
         add_if_measured(total->gradients, part.gradients);
-        total->input_samples += part.input_samples;
-        total->gradient_samples += part.gradient_samples;
+        total->samples += part.samples;
       }
     }
   }
@@ -97,13 +96,13 @@ void align(std::vector<KroneckerFactors>& factors, std::vector<FactorSums>& sums
 
 /// E[a aᵀ]: over rows, or over samples of sums over positions.
 torch::Tensor input_mean(const FactorSums& sums, const FactorSettings& settings) {
-  return settings.per_sample ? sums.inputs.sum / static_cast<double>(sums.input_samples)
+  return settings.per_sample ? sums.inputs.sum / static_cast<double>(sums.samples)
                              : sums.inputs.mean();
 }
 
 /// E[s sᵀ] over rows, s the gradient of the mean loss or, times the batch size, of its sample's.
 torch::Tensor gradient_mean(const FactorSums& sums, const FactorSettings& settings) {
-  const auto scale = settings.per_sample ? static_cast<double>(sums.gradient_samples) : 1.0;
+  const auto scale = settings.per_sample ? static_cast<double>(sums.samples) : 1.0;
   return sums.gradients.mean() * (scale * scale);
 }
 

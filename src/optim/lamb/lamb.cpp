@@ -28,7 +28,7 @@ struct OptionDescription<LambOptions> {
   static void visit(Options& options, Visitor&& visit) {
     visit("lr", options.lr(), at_least(0.0));
     visit("betas", options.betas(), from_up_to(0.0, 1.0));
-    visit("eps", options.eps(), above(0.0));
+    visit("eps", options.eps(), divisor());
     visit("weight_decay", options.weight_decay(), at_least(0.0));
     visit("max_grad_norm", options.max_grad_norm(), above(0.0).or_infinity());
     visit("trust_clip", options.trust_clip(), AnyBool());
@@ -43,7 +43,7 @@ struct StateDescription<LambParamState> {
   static void visit(State& state, Visitor&& visit) {
     visit("step", state.step());
     visit("exp_avg", state.exp_avg());
-    visit("exp_avg_sq", state.exp_avg_sq());
+    visit("exp_avg_sq", state.exp_avg_sq(), second_moments());
   }
 };
 

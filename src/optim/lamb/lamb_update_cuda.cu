@@ -46,8 +46,8 @@ struct Scalars : LambElementScalars<State> {
 template <typename Scalar>
 __device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
                                              const StepView& step) {
-  const auto correction =
-      bias_correction(threadIdx.x == 0 ? each.beta1 : each.beta2, step.number_after(each.updates));
+  const auto correction = bias_correction_on_gpu(threadIdx.x == 0 ? each.beta1 : each.beta2,
+                                                 step.number_after(each.updates));
   const auto correction_of = [&](int lane) { return __shfl_sync(0xffffffffU, correction, lane); };
   LambScalars s{each};
   s.correction1 = correction_of(0);

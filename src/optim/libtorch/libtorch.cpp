@@ -145,8 +145,8 @@ void LibTorchOptimizer<Base, BaseOptions>::import_state(const OptimizerState& st
   auto policy = non_finite_policy_;
   auto of_base = state;  // whose options LibTorch's classes know
   for (auto& group : of_base.groups) {
-    auto options = parse_options(group.options);
-    policy = take_policy(options, parts_->codec().optimizer());
+    auto options = options_in(source, [&] { return parse_options(group.options); });
+    policy = options_in(source, [&] { return take_policy(options, parts_->codec().optimizer()); });
     group.options = options.dump();
   }
   of_base.counters.emplace(kSteps, 0);  // version 0.1 did not count the steps of these

@@ -62,9 +62,16 @@ struct AdamLikeState {
   static void visit(State& state, Visitor&& visit) {
     visit("step", state.step());
     visit("exp_avg", state.exp_avg());
-    visit("exp_avg_sq", state.exp_avg_sq());
-    visit("max_exp_avg_sq", state.max_exp_avg_sq(), MayBeAbsent());
+    visit("exp_avg_sq", state.exp_avg_sq(), second_moments());
+    visit(kMaximum, state.max_exp_avg_sq(), second_moments().or_absent());
   }
+  template <typename State, typename Options>
+  static void check(const State& state, const Options& options, const EntryReader& entries) {
+    if (options.amsgrad() && !state.max_exp_avg_sq().defined()) entries.throw_missing(kMaximum);
+  }
+
+ private:
+  static constexpr char kMaximum[] = "max_exp_avg_sq";
 };
 template <>
 struct StateDescription<torch::optim::AdamParamState> : AdamLikeState {};

@@ -16,8 +16,11 @@
 #include <adaact/optim/observing_optimizer.h>
 #include <torch/optim/lbfgs.h>
 
+#include "io/json_text.h"
 #include "kernels/all_finite.h"
+#include "kernels/each_once.h"
 #include "kernels/global_norm.h"
+#include "optim/base/parameter_update.h"
 #include "optim/device/device_session.h"
 #include "optim/libtorch/libtorch_codec.h"
 
@@ -42,15 +45,28 @@ using nlohmann::json;
 constexpr double kNormFloor = 1e-12;
 constexpr char kStepsSkippedBySam[] = "sam_skipped_steps";
 
-/// Puts tensors back to the values they had, however a scope is left.
+/// Puts tensors back to the values they had, at the latest when a scope is left.
 class Restore {
  public:
   explicit Restore(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
     for (const auto& tensor : tensors_) values_.push_back(tensor.detach().clone());
   }
   ~Restore() {
+    try {
+      put_back();
+    } catch (...) {  // an exception is under way already, and says more
+    }
+  }
+  void put_back() {
     const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].detach().copy_(values_[i]);
+    const auto tensors = std::exchange(tensors_, {});
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].sizes() == values_[i].sizes()) {
+        tensors[i].detach().copy_(values_[i]);
+      } else {
+        tensors[i].set_data(values_[i]);  // it was replaced in between
+      }
+    }
     at::autocast::clear_cache();
   }
   Restore(const Restore&) = delete;
@@ -94,6 +110,11 @@ void set_state_of_base(torch::optim::Optimizer& base, const LayerMap& model,
   }
 }
 
+std::string name_of(const LayerMap& model, const torch::Tensor& parameter) {
+  const auto index = model.find(parameter);
+  return index ? model.parameters()[*index].name : "a parameter";
+}
+
 /// "the gradient of 'fc.weight' is not finite", or nothing if all of the optimizer's are.
 std::string non_finite_gradient(const torch::optim::Optimizer& optimizer, const LayerMap& model) {
   std::vector<torch::Tensor> gradients;
@@ -102,6 +123,7 @@ std::string non_finite_gradient(const torch::optim::Optimizer& optimizer, const 
     for (const auto& parameter : group.params()) {
       const auto& gradient = parameter.grad();
       if (!parameter.requires_grad() || !gradient.defined()) continue;
+      check_gradient_fits("Sam", name_of(model, parameter), parameter);
       gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
       parameters.push_back(parameter);
     }
@@ -115,9 +137,7 @@ std::string non_finite_gradient(const torch::optim::Optimizer& optimizer, const 
     culprit = first_non_finite(gradients);
   }
   if (!culprit) return {};
-  const auto index = model.find(parameters[*culprit]);
-  const auto name = index ? model.parameters()[*index].name : "a parameter";
-  return "the gradient of '" + name + "' is not finite";
+  return "the gradient of '" + name_of(model, parameters[*culprit]) + "' is not finite";
 }
 
 std::string sam_of(const std::string& base) { return "Sam(" + base + ")"; }
@@ -198,7 +218,7 @@ void Sam::follow_base_groups() {
                 "Sam: non_finite_policy differs between parameter groups; a step is rejected as a "
                 "whole, so it must be the same in all");
     bind(static_cast<SamOptions&>(param_groups_[g].options()), g);
-    param_groups_[g].params() = groups[g].params();
+    param_groups_[g].params() = each_once(groups[g].params());
   }
 }
 
@@ -235,10 +255,11 @@ torch::Tensor Sam::take_step(const LossClosure& closure) {
       std::copy_if(group.params().begin(), group.params().end(), std::back_inserter(changing),
                    is_trained);
     }
-    const Restore restore(std::move(changing));
+    Restore restore(std::move(changing));
     climb();
     zero_grad();
     run();
+    restore.put_back();
   }
   if (rejects("after the step up")) return loss;
   try {
@@ -309,16 +330,15 @@ void Sam::import_state(const OptimizerState& saved, const std::string& source) {
   of_base.counters.erase(kStepsSkippedBySam);
   std::vector<SamOptions> options(mine.groups.size());
   for (auto& group : of_base.groups) {
-    const auto both = json::parse(group.options, nullptr, /*allow_exceptions=*/false);
+    const auto both = parse_json<json>(group.options, source + ": options");
     TORCH_CHECK(both.is_object() && both.contains("sam") && both.contains("base"),
                 "adaact: ", source,
                 ": the options of a group are not those of Sam: ", group.options);
     group.options = both["base"].dump();
     for (std::size_t g = 0; g < mine.groups.size(); ++g) {
       const auto& names = mine.groups[g].parameters;
-      if (std::is_permutation(names.begin(), names.end(), group.parameters.begin(),
-                              group.parameters.end())) {
-        options[g] = SamOptions::from_json(both["sam"].dump());
+      if (name_the_same(names, group.parameters)) {
+        options[g] = options_in(source, [&] { return SamOptions::from_json(both["sam"].dump()); });
       }
     }
   }

@@ -7,7 +7,7 @@
 #include <adaact/data/synthetic.h>
 
 #include "train/bench/timed_work.h"
-#include "train/graph/replayed_work.h"
+#include "train/graph/replayed_step.h"
 
 namespace adaact {
 namespace {

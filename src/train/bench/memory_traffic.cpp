@@ -5,6 +5,7 @@
 
 #include <torch/torch.h>
 
+#include "kernels/each_once.h"
 #include "train/bench/timed_work.h"
 
 namespace adaact {
@@ -33,7 +34,7 @@ std::int64_t StatisticsTraffic::bytes() const { return inputs_->bytes; }
 
 std::int64_t update_traffic(const torch::nn::Module& model, std::int64_t state_bytes) {
   std::int64_t parameter_bytes = 0;
-  for (const auto& parameter : model.parameters()) {
+  for (const auto& parameter : each_once(model.parameters())) {
     parameter_bytes += static_cast<std::int64_t>(parameter.nbytes());
   }
   return 3 * parameter_bytes + 2 * state_bytes;  // a gradient is as large as its parameter

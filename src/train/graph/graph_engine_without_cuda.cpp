@@ -1,8 +1,11 @@
 #include <c10/util/Exception.h>
 
 #include "train/graph/graph_engine.h"
+#include "train/graph/replayed_step.h"
 
 namespace adaact {
+
+Recorder cuda_graph_recorder() { TORCH_CHECK(false, "CUDA graphs need a build with CUDA"); }
 
 std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& /*task*/) {
   TORCH_CHECK(false, "steps in CUDA graphs need a build with CUDA");

@@ -1,13 +1,42 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include <torch/optim/optimizer.h>
 
 #include "optim/base/step_parts.h"
-#include "train/graph/replayed_work.h"
 
 namespace adaact {
+
+/// Records what work would do on a device, without doing it; what is returned does it.
+using Recorder = std::function<std::function<void()>(const std::function<void()>& work)>;
+
+/// Records CUDA graphs on the current stream, which must not be the default one. They share a pool of
+/// memory, so they must be replayed one after the other.
+Recorder cuda_graph_recorder();
+
+/// Work that is done again and again: the first time as it stands, because a recording must not make
+/// anything for the first time, then by replays of a recording of it.
+class ReplayedWork {
+ public:
+  /// Of work that is about to make what it works with.
+  static constexpr std::int64_t kNotReady = 0;
+
+  explicit ReplayedWork(Recorder record);
+  ~ReplayedWork();
+  ReplayedWork(const ReplayedWork&) = delete;
+  ReplayedWork& operator=(const ReplayedWork&) = delete;
+
+  /// Does the work. A recording holds for the generation that it was made in: in another one everything
+  /// begins anew. Where the work is done as it stands, or recorded, set_up_mutex() is held.
+  void run(const std::function<void()>& work, std::int64_t generation = 1);
+
+ private:
+  const Recorder record_;
+  std::function<void()> replay_;         // empty where there is no recording
+  std::int64_t generation_ = kNotReady;  // that the work has been done in
+};
 
 /// A training step that is recorded and replayed: passes and update as one where the host need not look,
 /// otherwise as two around what it decides.

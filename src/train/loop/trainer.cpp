@@ -10,9 +10,11 @@
 
 #include <torch/torch.h>
 
+#include "kernels/each_once.h"
 #include "kernels/global_norm.h"
 #include "train/graph/graph_engine.h"
 #include "train/graph/own_stream.h"
+#include "train/loop/state_problem.h"
 #include "train/probes/activation_variances.h"
 #include "train/step/step_engine.h"
 
@@ -25,12 +27,14 @@ double now() {
 
 std::vector<torch::Tensor> copies_of_parameters(const torch::nn::Module& model) {
   std::vector<torch::Tensor> copies;
-  for (const auto& parameter : model.parameters()) copies.push_back(parameter.detach().clone());
+  for (const auto& parameter : each_once(model.parameters())) {
+    copies.push_back(parameter.detach().clone());
+  }
   return copies;
 }
 
 double distance(const torch::nn::Module& model, std::vector<torch::Tensor> before) {
-  const auto parameters = model.parameters();
+  const auto parameters = each_once(model.parameters());
   for (std::size_t i = 0; i < before.size(); ++i) before[i].sub_(parameters[i].detach());
   return global_norm(before);
 }
@@ -85,7 +89,15 @@ class Trainer::Impl {
 
   const TrainerState& state() const noexcept { return state_; }
 
+  std::string problem_with(const TrainerState& state) const {
+    return problem_with_state(
+        state, {options_.epochs, train_data_.dataset().size(), train_data_.batches_per_epoch(),
+                train_data_.options().batch_size, options_.accumulation});
+  }
+
   void set_state(const TrainerState& state) {
+    const auto problem = problem_with(state);
+    TORCH_CHECK(problem.empty(), "Trainer: ", problem);
     engine_.reset();  // its graphs know where the optimizer's state was
     variances_.reset();
     state_ = state;
@@ -237,5 +249,8 @@ std::int64_t Trainer::steps_per_epoch(const Loader& train_data, std::int64_t acc
 }
 const TrainerState& Trainer::state() const noexcept { return impl_->state(); }
 void Trainer::set_state(const TrainerState& state) { impl_->set_state(state); }
+std::string Trainer::problem_with(const TrainerState& state) const {
+  return impl_->problem_with(state);
+}
 
 }  // namespace adaact

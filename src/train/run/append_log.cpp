@@ -12,10 +12,7 @@
 namespace adaact {
 
 AppendLog::AppendLog(const std::filesystem::path& path, std::int64_t size)
-    : path_(path),
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)),
-      size_(size) {
-  TORCH_CHECK(file_.is_open(), "adaact: cannot write ", path_.string(), ": ", std::strerror(errno));
+    : path_(path), file_(open_regular_file(path, O_WRONLY | O_CREAT | O_APPEND)), size_(size) {
   struct stat status {};
   TORCH_CHECK(::fstat(file_.number(), &status) == 0, "adaact: cannot read ", path_.string(), ": ",
               std::strerror(errno));

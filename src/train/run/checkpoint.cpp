@@ -3,12 +3,17 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <adaact/models/weights.h>
 #include <adaact/optim/named_state.h>
 #include <torch/torch.h>
 #include <nlohmann/json.hpp>
+
+#include "io/error_text.h"
+#include "io/json_text.h"
 
 namespace adaact {
 namespace {
@@ -38,21 +43,47 @@ void visit_state(State& state, Visitor&& visit) {
   visit("data", state.data);
 }
 
-template <typename Value>
-void read_value(const json& saved, Value& value) {
-  saved.get_to(value);
+/// A field of the wrong kind: what was expected in its place.
+struct Misfit {
+  std::string expected;
+};
+
+void read_value(const json& saved, std::int64_t& value) {
+  const auto integer = json_integer(saved);
+  if (!integer || *integer < 0) throw Misfit{"an integer ≥ 0"};
+  value = *integer;
 }
 /// JSON has neither NaN nor infinity, which a skipped step may have left: null stands for them.
 void read_value(const json& saved, double& value) {
+  if (!saved.is_number() && !saved.is_null()) throw Misfit{"a number"};
   value = saved.is_null() ? std::numeric_limits<double>::quiet_NaN() : saved.get<double>();
 }
+void read_value(const json& saved, std::string& value) {
+  if (!saved.is_string()) throw Misfit{"a text"};
+  value = saved.get<std::string>();
+}
 void read_value(const json& saved, SecondMoments& moments) {
+  const Misfit misfit{"a list of names with numbers"};
+  if (!saved.is_array()) throw misfit;
   moments.clear();
   for (const auto& entry : saved) {
-    double value = 0.0;
-    read_value(entry.at(1), value);
-    moments.emplace_back(entry.at(0).get<std::string>(), value);
+    if (!entry.is_array() || entry.size() != 2) throw misfit;
+    auto& [name, value] = moments.emplace_back();
+    read_value(entry[0], name);
+    read_value(entry[1], value);
   }
+}
+void read_value(const json& saved, std::vector<double>& values) {
+  if (!saved.is_array()) throw Misfit{"a list of numbers"};
+  values.clear();
+  for (const auto& entry : saved) read_value(entry, values.emplace_back());
+}
+
+/// The value of a field for a message, which a hostile file might make endless.
+std::string shown(const json& value) {
+  constexpr std::size_t kShown = 60;
+  const auto text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text.size() <= kShown ? text : text.substr(0, kShown) + "…";
 }
 
 std::string without_prefix(const std::string& name, const std::string& prefix) {
@@ -76,6 +107,50 @@ void set_state(at::Generator generator, const torch::Tensor& state) {
   generator.set_state(state);
 }
 
+const torch::Tensor& tensor_of(const TensorFile& checkpoint, const std::string& name,
+                               const std::string& source) {
+  const auto found = checkpoint.tensors.find(name);
+  TORCH_CHECK(found != checkpoint.tensors.end(), "adaact: ", source, " lacks '", name, "'");
+  return found->second;
+}
+
+void check_model(const TensorFile& checkpoint, const NamedTensors& tensors,
+                 const std::string& source) {
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : tensors) {
+    known.insert(kModel + name);
+    const auto& saved = tensor_of(checkpoint, kModel + name, source);
+    TORCH_CHECK(saved.sizes() == tensor.sizes() && saved.scalar_type() == tensor.scalar_type(),
+                "adaact: ", source, ": '", name, "' is ", saved.scalar_type(), " ", saved.sizes(),
+                ", expected ", tensor.scalar_type(), " ", tensor.sizes());
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    const auto inner = without_prefix(name, kModel);
+    TORCH_CHECK(inner.empty() || known.count(name) != 0, "adaact: ", source, ": the model has no '",
+                inner, "'");
+  }
+}
+
+/// A generator of the same kind, for nobody else to draw from.
+at::Generator spare_generator(at::Generator generator) {
+  // LibTorch 1.13 never frees what clone() makes.
+  if (generator.device().is_cpu()) return at::detail::createCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.clone();
+}
+
+/// Tries a state on another generator of the same kind.
+void check_generator(const at::Generator& generator, const TensorFile& checkpoint, const char* name,
+                     const std::string& source) {
+  const auto& state = tensor_of(checkpoint, name, source);
+  try {
+    spare_generator(generator).set_state(state);
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, "adaact: ", source, ": '", name, "', ", state.scalar_type(), " ",
+                state.sizes(), ", is no state of a random generator: ", error_text(error));
+  }
+}
+
 }  // namespace
 
 TensorFile make_checkpoint(const RunState& state, const Model& model,
@@ -95,20 +170,31 @@ TensorFile make_checkpoint(const RunState& state, const Model& model,
   return file;
 }
 
-RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
-                            torch::optim::Optimizer& optimizer, const std::string& source) {
+RunState read_run_state(const TensorFile& checkpoint, const std::string& source) {
   const auto format = checkpoint.metadata.find("format");
   TORCH_CHECK(format != checkpoint.metadata.end() && format->second == kFormat, "adaact: ", source,
               " is no checkpoint: its format is not '", kFormat, "'");
+  const auto run = checkpoint.metadata.find("run");
+  TORCH_CHECK(run != checkpoint.metadata.end(), "adaact: ", source, " lacks 'run'");
+  auto fields = parse_json<json>(run->second, source + ": the field run");
+  TORCH_CHECK(fields.is_object(), "adaact: ", source, ": 'run' is no JSON object");
+  fields.emplace("activation_totals", json::array());  // earlier versions had none
   RunState state;
-  try {
-    auto fields = json::parse(checkpoint.metadata.at("run"));
-    fields.emplace("activation_totals", json::array());  // earlier versions had none
-    visit_state(state, [&](const char* name, auto& value) { read_value(fields.at(name), value); });
-  } catch (const std::exception& error) {
-    TORCH_CHECK(false, "adaact: ", source, ": where the run stood cannot be read: ", error.what());
-  }
+  visit_state(state, [&](const char* name, auto& value) {
+    const auto field = fields.find(name);
+    TORCH_CHECK(field != fields.end(), "adaact: ", source, " lacks the field '", name, "'");
+    try {
+      read_value(*field, value);
+    } catch (const Misfit& misfit) {
+      TORCH_CHECK(false, "adaact: ", source, ": the field '", name, "' is ", shown(*field),
+                  ", expected ", misfit.expected);
+    }
+  });
+  return state;
+}
 
+void restore_checkpoint(const TensorFile& checkpoint, Model& model,
+                        torch::optim::Optimizer& optimizer, const std::string& source) {
   TensorFile of_optimizer;
   for (const auto& [name, tensor] : checkpoint.tensors) {
     const auto inner = without_prefix(name, kOptimizer);
@@ -119,25 +205,18 @@ RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
     if (!inner.empty()) of_optimizer.metadata[inner] = value;
   }
   const auto optimizer_state = OptimizerState::from_file(of_optimizer, source);
-
   const auto tensors = state_tensors(model);
-  for (const auto& [name, tensor] : tensors) {
-    const auto& saved = checkpoint.at(kModel + name);
-    TORCH_CHECK(saved.sizes() == tensor.sizes() && saved.scalar_type() == tensor.scalar_type(),
-                "adaact: ", source, ": '", name, "' is ", saved.scalar_type(), " ", saved.sizes(),
-                ", expected ", tensor.scalar_type(), " ", tensor.sizes());
-  }
-  const auto generator = checkpoint.at(kGenerator);
+  check_model(checkpoint, tensors, source);
+  check_generator(at::detail::getDefaultCPUGenerator(), checkpoint, kGenerator, source);
+  const auto gpu = generator_of_gpu(model);
+  const bool has_gpu_generator = gpu && checkpoint.tensors.count(kGpuGenerator) != 0;
+  if (has_gpu_generator) check_generator(*gpu, checkpoint, kGpuGenerator, source);
 
   dynamic_cast<HasNamedState&>(optimizer).import_state(optimizer_state, source);
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) tensor.detach().copy_(checkpoint.at(kModel + name));
-  set_state(at::detail::getDefaultCPUGenerator(), generator);
-  const auto gpu = generator_of_gpu(model);
-  if (gpu && checkpoint.tensors.count(kGpuGenerator) != 0) {
-    set_state(*gpu, checkpoint.at(kGpuGenerator));
-  }
-  return state;
+  set_state(at::detail::getDefaultCPUGenerator(), checkpoint.at(kGenerator));
+  if (has_gpu_generator) set_state(*gpu, checkpoint.at(kGpuGenerator));
 }
 
 }  // namespace adaact

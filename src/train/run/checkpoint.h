@@ -23,8 +23,12 @@ struct RunState {
 TensorFile make_checkpoint(const RunState& state, const Model& model,
                            const torch::optim::Optimizer& optimizer);
 
-/// Reads everything before it changes anything.
-RunState restore_checkpoint(const TensorFile& checkpoint, Model& model,
-                            torch::optim::Optimizer& optimizer, const std::string& source);
+/// Where the run stood. An error names the field, its value and what was expected; whether a number fits the
+/// run is Trainer::problem_with()'s to say.
+RunState read_run_state(const TensorFile& checkpoint, const std::string& source);
+
+/// Gives model, optimizer and generator what they had. Checks everything before it changes anything.
+void restore_checkpoint(const TensorFile& checkpoint, Model& model,
+                        torch::optim::Optimizer& optimizer, const std::string& source);
 
 }  // namespace adaact

@@ -1,12 +1,11 @@
 #include "train/run/checkpoint_store.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 
 #include <c10/util/Exception.h>
+
+#include "io/file_descriptor.h"
 
 namespace adaact {
 namespace {
@@ -27,6 +26,8 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   std::int64_t step = 0;
   const auto [parsed_to, error] = std::from_chars(begin, end, step);
   if (error != std::errc() || parsed_to != end) return std::nullopt;
+  // "-5" and "007" are no names that save() gives.
+  if (step < 0 || std::to_string(step) != std::string(begin, end)) return std::nullopt;
   return step;
 }
 
@@ -79,9 +80,7 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
   std::vector<Damage> damaged;
   for (const auto step : known) {
     const auto path = path_of(step);
-    // One that cannot be opened may be whole.
-    TORCH_CHECK(std::ifstream(path), "adaact: cannot open ", path.string(), ": ",
-                std::strerror(errno));
+    open_regular_file(path);  // one that cannot be opened may be whole: an error, and left as it is
     try {
       Loaded loaded{step, path.string(), TensorFile::read(path, TensorFile::Checksum::Required)};
       put_aside(damaged, warn);

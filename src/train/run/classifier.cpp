@@ -8,6 +8,7 @@
 
 #include "data/decode_image.h"
 #include "data/resample.h"
+#include "io/error_text.h"
 
 namespace adaact {
 namespace {
@@ -23,18 +24,38 @@ std::vector<std::uint8_t> to_grey(const std::vector<std::uint8_t>& rgb) {
   return grey;
 }
 
+/// What the weights say about themselves, if their tensors can be those of such a model. Asked before it is
+/// made: a few bytes can ask for more memory than there is.
+ModelCard checked_card(const TensorFile& weights, const std::string& source) {
+  const auto card = ModelCard::from_metadata(weights.metadata, source);
+  TORCH_CHECK(card.data.shape.channels == 1 || card.data.shape.channels == 3, "adaact: ", source,
+              " is for images of ", card.data.shape.channels, " channels, expected 1 or 3");
+  std::int64_t needed = 0;
+  try {
+    needed = least_parameters(card.model, card.options());
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, "adaact: what ", source,
+                " says about its model cannot be followed: ", error_text_within_line(error));
+  }
+  std::int64_t there = 0;
+  for (const auto& [name, tensor] : weights.tensors) there += tensor.numel();
+  TORCH_CHECK(needed <= there, "adaact: ", source, " says that it is ", card.model, " for ",
+              card.data.class_names.size(), " classes and images of height ",
+              card.data.shape.height, ", which has ", needed, " numbers at least, but holds ",
+              there);
+  return card;
+}
+
 }  // namespace
 
 Classifier::Classifier(const std::filesystem::path& weights, torch::Device device)
     : Classifier(TensorFile::read(weights), weights.string(), device) {}
 
 Classifier::Classifier(TensorFile weights, const std::string& source, torch::Device device)
-    : card_(ModelCard::from_metadata(weights.metadata, source)),
+    : card_(checked_card(weights, source)),
       model_(card_.build()),
       normalizer_(card_.data.shape, card_.data.normalization, AugmentOptions::evaluation()),
       device_(device) {
-  TORCH_CHECK(card_.data.shape.channels == 1 || card_.data.shape.channels == 3, "adaact: ", source,
-              " is for images of ", card_.data.shape.channels, " channels, expected 1 or 3");
   load_weights(*model_, std::move(weights), source);
   model_->to(device_);
   model_->eval();

@@ -2,6 +2,7 @@
 
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 #include <sys/utsname.h>
 
@@ -9,7 +10,10 @@
 #include <torch/version.h>
 #include <nlohmann/json.hpp>
 
+#include "io/file_descriptor.h"
+#include "io/json_text.h"
 #include "kernels/gpu.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {
@@ -49,6 +53,14 @@ nlohmann::ordered_json describe_environment(const std::string& device) {
     environment["cuda"] = cuda_version();
   }
   return environment;
+}
+
+nlohmann::ordered_json environments_in(const std::filesystem::path& folder) {
+  using nlohmann::ordered_json;
+  const auto file = folder / kEnvironmentFile;
+  if (!std::filesystem::exists(file)) return ordered_json::array();
+  auto parsed = try_parse_json<ordered_json>(read_file(file));
+  return parsed.value.is_array() ? std::move(parsed.value) : ordered_json::array();
 }
 
 }  // namespace adaact

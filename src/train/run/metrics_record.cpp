@@ -3,6 +3,10 @@
 #include <limits>
 #include <string>
 
+#include <c10/util/Exception.h>
+
+#include "io/json_text.h"
+
 namespace adaact {
 namespace {
 
@@ -73,7 +77,11 @@ double number(const ordered_json& value) {
 
 struct Reader {
   const ordered_json& record;
-  void operator()(const char* name, std::int64_t& value) const { record.at(name).get_to(value); }
+  void operator()(const char* name, std::int64_t& value) const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 53;  // as far as a double counts
+    value = whole_number(record.at(name), name);
+    TORCH_CHECK(value >= 0 && value <= kMost, name, " is ", value, ", expected 0 to ", kMost);
+  }
   void operator()(const char* name, double& value) const { value = number(record.at(name)); }
   void operator()(const char* name, std::string& value) const { record.at(name).get_to(value); }
   /// A number that records of earlier versions do not have: then NaN.

@@ -19,7 +19,7 @@ nlohmann::ordered_json to_record(const Divergence& divergence);
 /// One of the above, or of a kind that only a newer version knows.
 std::string kind_of(const nlohmann::ordered_json& record);
 
-// nlohmann's exceptions say what is missing.
+// Errors, nlohmann's or c10's, say what is missing or wrong.
 StepMetrics step_from(const nlohmann::ordered_json& record);
 EpochMetrics epoch_from(const nlohmann::ordered_json& record);
 Divergence divergence_from(const nlohmann::ordered_json& record);

@@ -1,12 +1,8 @@
 #include <adaact/train/run_config.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <regex>
 #include <thread>
@@ -14,10 +10,14 @@
 #include <adaact/data/datasets.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
+#include <adaact/train/model_card.h>
 #include <c10/util/Exception.h>
 #include <torch/cuda.h>
 #include <nlohmann/json.hpp>
 
+#include "io/error_text.h"
+#include "io/file_descriptor.h"
+#include "io/json_text.h"
 #include "io/near_miss.h"
 #include "io/utf8.h"
 
@@ -61,6 +61,27 @@ void visit_fields(Config& config, Visitor&& visit) {
 
 constexpr char kOptimizerOptions[] = "optimizer_options";
 
+template <typename Value>
+void read_field(const char* /*name*/, const json& entry, Value& value) {
+  entry.get_to(value);
+}
+void read_field(const char* /*name*/, const json& entry, double& value) {
+  const bool unlimited = entry.is_null() && std::isinf(value);
+  if (!unlimited) entry.get_to(value);
+}
+void read_field(const char* name, const json& entry, std::int64_t& value) {
+  value = whole_number(entry, name);
+}
+void read_field(const char* name, const json& entry, std::vector<std::int64_t>& values) {
+  values.clear();
+  for (const auto& each : entry.get<std::vector<json>>())
+    values.push_back(whole_number(each, name));
+}
+void read_field(const char* name, const json& entry, std::uint64_t& value) {
+  TORCH_CHECK(entry.is_number_unsigned(), name, " is ", entry.dump(), ", expected a whole number");
+  entry.get_to(value);
+}
+
 /// JSON has no infinity: null stands for it.
 template <typename Value>
 json to_value(const Value& value) {
@@ -69,7 +90,7 @@ json to_value(const Value& value) {
 json to_value(double value) { return std::isinf(value) ? json() : json(value); }
 
 json parse_options(const std::string& text) {
-  auto options = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto options = parse_json<json>(text, "optimizer_options");
   TORCH_CHECK(options.is_object(), "optimizer_options is '", text, "', expected a JSON object");
   return options;
 }
@@ -119,8 +140,8 @@ void check_model_and_data(const RunConfig& config) {
   check_path("data_dir", config.data_dir);
   only_with(!config.data_dir.empty(), "data_dir", config.dataset != "synthetic",
             "a data set that has files");
-  between("image_size", config.image_size, 0, 16384);
-  between("resize_size", config.resize_size, 0, 16384);
+  between("image_size", config.image_size, 0, kLargestImageSize);
+  between("resize_size", config.resize_size, 0, kLargestResizeSize);
   between("limit_train", config.limit_train, 0, kMany);
   between("limit_test", config.limit_test, 0, kMany);
   const bool folder = config.dataset == "image-folder";
@@ -199,37 +220,32 @@ void RunConfig::resolve() {
 std::string RunConfig::to_json() const { return to_object(*this).dump(2) + "\n"; }
 
 RunConfig RunConfig::from_json(const std::string& text, const std::string& source) {
-  auto object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK(object.is_object(), "adaact: ", source, " is no configuration: no JSON object");
+  const auto parsed = try_parse_json<json>(text);
+  const auto& object = parsed.value;
+  TORCH_CHECK(object.is_object(), "adaact: ", source,
+              " is no configuration: ", parsed.problem.empty() ? "no JSON object" : parsed.problem);
   RunConfig config;
+  json known;
   try {
     visit_fields(config, [&](const char* name, auto& value) {
-      using Value = std::remove_reference_t<decltype(value)>;
-      if (!object.contains(name)) return;  // written before there was such a field
-      const auto& entry = object.at(name);
-      if constexpr (std::is_same_v<Value, double>) {
-        const bool unlimited = entry.is_null() && std::isinf(value);
-        if (!unlimited) value = entry.get<double>();
-      } else {
-        value = entry.template get<Value>();
-      }
+      // Without a field that there was not yet when the file was written.
+      if (object.contains(name)) read_field(name, object.at(name), value);
     });
     config.optimizer_options = object.at(kOptimizerOptions).dump();
-    const auto known = to_object(config);
-    for (const auto& [name, value] : object.items()) {
-      TORCH_CHECK(known.contains(name), "adaact: ", source, ": unknown field '", name,
-                  "'; was it written by a newer version?");
-    }
-  } catch (const json::exception& error) {
-    TORCH_CHECK(false, "adaact: ", source, " is no configuration of a run: ", error.what());
+    known = to_object(config);
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, "adaact: ", source,
+                " is no configuration of a run: ", error_text_within_line(error));
+  }
+  for (const auto& [name, value] : object.items()) {
+    TORCH_CHECK(known.contains(name), "adaact: ", source, ": unknown field '", name,
+                "'; was it written by a newer version?");
   }
   return config;
 }
 
 RunConfig RunConfig::read(const std::filesystem::path& config_file) {
-  std::ifstream file(config_file);
-  TORCH_CHECK(file, "adaact: ", config_file.string(), " cannot be opened: ", std::strerror(errno));
-  return from_json({std::istreambuf_iterator<char>(file), {}}, config_file.string());
+  return from_json(read_file(config_file), config_file.string());
 }
 
 std::vector<std::string> differences(const RunConfig& config, const RunConfig& there) {

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -56,13 +55,9 @@ RunFolder::RunFolder(fs::path path, const RunConfig& config, bool resume) : path
 }
 
 void RunFolder::add_environment(const std::string& device) const {
-  using nlohmann::ordered_json;
-  const auto file = path_ / kEnvironmentFile;
-  std::ifstream before(file);
-  auto environments = ordered_json::parse(before, nullptr, /*allow_exceptions=*/false);
-  if (!environments.is_array()) environments = ordered_json::array();
+  auto environments = environments_in(path_);
   environments.push_back(describe_environment(device));
-  write_file_atomically(file, environments.dump(2) + "\n");
+  write_file_atomically(path_ / kEnvironmentFile, environments.dump(2) + "\n");
 }
 
 fs::path RunFolder::model_file() const { return path_ / kModelFile; }

@@ -99,10 +99,15 @@ class RunInProgress : public TrainingCallback {
   JournalSize restore_or_begin() {
     const auto newest = store_.load_newest(settings_.on_message);
     if (!newest) return {};
-    const auto state =
-        restore_checkpoint(newest->checkpoint, *parts_.model, *parts_.optimizer, newest->source);
-    TORCH_CHECK(state.data == data_, "adaact: the data are not those of ", newest->source,
-                ": they were '", state.data, "', now they are '", data_, "'");
+    const auto& source = newest->source;
+    const auto state = read_run_state(newest->checkpoint, source);
+    TORCH_CHECK(state.data == data_, "adaact: the data are not those of ", source, ": they were '",
+                state.data, "', now they are '", data_, "'");
+    const auto problem = trainer_.problem_with(state.trainer);
+    TORCH_CHECK(problem.empty(), "adaact: ", source, ": the field ", problem);
+    TORCH_CHECK(state.trainer.step == newest->step, "adaact: ", source, ": the field 'step' is ",
+                state.trainer.step, ", expected ", newest->step, ", as the file is named");
+    restore_checkpoint(newest->checkpoint, *parts_.model, *parts_.optimizer, source);
     trainer_.set_state(state.trainer);
     return state.journal;
   }

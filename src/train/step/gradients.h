@@ -6,6 +6,7 @@
 
 #include <torch/nn/module.h>
 
+#include "kernels/each_once.h"
 #include "kernels/global_norm.h"
 
 namespace adaact {
@@ -13,7 +14,7 @@ namespace adaact {
 /// Without the parameters that have none.
 inline std::vector<torch::Tensor> model_gradients(const torch::nn::Module& model) {
   std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : model.parameters()) {
+  for (const auto& parameter : each_once(model.parameters())) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
   return gradients;

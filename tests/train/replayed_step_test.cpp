@@ -1,4 +1,4 @@
-#include "train/graph/replayed_work.h"
+#include "train/graph/replayed_step.h"
 
 #include <string>
 
