@@ -5,6 +5,7 @@
 #   scripts/bootstrap.sh --lint    also clang-format and clang-tidy
 #   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set
 #   scripts/bootstrap.sh --browser also Chromium, in which a test looks at the report
+#   scripts/bootstrap.sh --fuzz    also clang with libFuzzer
 #   scripts/bootstrap.sh --python  also Python with what its virtual environments need
 #
 # With Torch_DIR or CMAKE_PREFIX_PATH in the environment LibTorch is taken to be there already.
@@ -13,14 +14,19 @@ set -euo pipefail
 lint=no
 demo=no
 browser=no
+fuzz=no
 python=no
 for argument in "$@"; do
   case $argument in
     --lint) lint=yes ;;
     --demo) demo=yes ;;
     --browser) browser=yes ;;
+    --fuzz) fuzz=yes ;;
     --python) python=yes ;;
-    *) echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--browser] [--python]" >&2; exit 2 ;;
+    *)
+      echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--browser] [--fuzz] [--python]" >&2
+      exit 2
+      ;;
   esac
 done
 
@@ -36,6 +42,11 @@ if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
 fi
 if [ $lint = yes ]; then
   tools+=("clang-format clang-format" "clang-tidy clang-tidy")
+fi
+if [ $fuzz = yes ]; then
+  # Debian's clang only recommends its sanitizers and libFuzzer; symbols of a stack come from llvm.
+  tools+=("clang++ clang" "llvm-symbolizer llvm")
+  packages+=(libclang-rt-dev)
 fi
 if [ $browser = yes ]; then
   tools+=("chromium chromium")

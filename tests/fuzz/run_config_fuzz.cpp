@@ -1,0 +1,47 @@
+// config.json of a run, and what is done with it next.
+
+#include <adaact/train/run_config.h>
+#include <c10/util/Exception.h>
+
+#include "experiments/shelf/run_key.h"
+#include "fuzz/fuzz_targets.h"
+
+namespace adaact::fuzz {
+namespace {
+
+/// What follows tells which field is wrong: the file was named when it was read.
+template <typename Use>
+void use(const Use& use_config) {
+  try {
+    use_config();
+  } catch (const c10::Error&) {
+    // An error in words is what is wanted.
+  }
+}
+
+void read_run_config(const std::string& bytes) {
+  const auto config = RunConfig::from_json(bytes, kInputName);
+  const auto written = config.to_json();
+  require(RunConfig::from_json(written, "written").to_json() == written,
+          "a configuration that was read and written differs from itself");
+  use([&] { RunConfig(config).resolve(); });
+  use([&] { key_of(config); });
+  use([&] { differences(RunConfig(), config); });
+}
+
+std::vector<Seed> run_config_seeds() {
+  RunConfig sam;
+  sam.optimizer = "sam";
+  sam.optimizer_options = R"({"base": "adam", "rho": 0.1, "betas": [0.9, 0.99]})";
+  sam.schedule = "multistep";
+  sam.milestones = {1, 2};
+  sam.clip_norm = 1.5;
+  sam.seed = 18446744073709551615U;
+  return {{"defaults", RunConfig().to_json()}, {"sam", sam.to_json()}};
+}
+
+}  // namespace
+
+FuzzTarget run_config_target() { return {"run_config", read_run_config, run_config_seeds}; }
+
+}  // namespace adaact::fuzz
