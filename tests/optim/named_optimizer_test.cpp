@@ -4,6 +4,7 @@
 
 #include <adaact/adaact.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "support/errors.h"
 #include "support/small_models.h"
@@ -85,6 +86,23 @@ TEST(NamedOptimizer, AComplexParameterIsAnError) {
   EXPECT_TRUE(contains(error_of([&] { adaact::AdaAct optimizer(tensors, momentum); }),
                        "AdaAct: 'phase' is ComplexFloat"));
   adaact::AdaAct plain(tensors);  // the plain gradient has a meaning
+}
+
+TEST(NamedOptimizer, AStateWhoseRuleTakesNoComplexParameterIsRefusedAsAWhole) {
+  const adaact::NamedTensors tensors{{"phase", torch::zeros({3}, torch::kComplexFloat)}};
+  adaact::AdaAct optimizer(tensors, adaact::AdaActOptions(0.1));
+  auto state = optimizer.export_state();
+  auto options = nlohmann::json::parse(state.groups[0].options);
+  options["unobserved_rule"] = "momentum";
+  options["lr"] = 0.5;
+  state.groups[0].options = options.dump();
+  const auto error = error_of([&] { optimizer.import_state(state, "file"); });
+  EXPECT_TRUE(
+      contains(error, "file: the options of a parameter group: AdaAct: 'phase' is ComplexFloat"));
+  EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.1);
+  const auto& kept =
+      static_cast<const adaact::AdaActOptions&>(optimizer.param_groups()[0].options());
+  EXPECT_EQ(kept.unobserved_rule(), adaact::UnobservedRule::PlainGradient);
 }
 
 TEST(NamedOptimizer, AStateWithMixedPoliciesIsRefusedAsAWhole) {

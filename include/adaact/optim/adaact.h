@@ -91,7 +91,6 @@ class AdaAct : public ObservingOptimizer {
   void settle(std::int64_t steps) override;
   void on_outsized_change(std::size_t index) override;
 
-  bool takes_complex(const torch::optim::OptimizerOptions& options) const override;
   void on_groups_indexed() override;
   void clear_observations() override;
   std::string why_observed(std::size_t index) const override;

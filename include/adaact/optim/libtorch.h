@@ -52,9 +52,6 @@ class LibTorchOptimizer : public Base, public HasNamedState, public StepAlgorith
   void apply(const StepStatistics& statistics) override;
   void settle(std::int64_t steps) override;
   NonFinitePolicy non_finite_policy() const override { return non_finite_policy_; }
-  bool takes_complex(const torch::optim::OptimizerOptions& /*options*/) const override {
-    return true;
-  }
   bool takes_sparse_gradients() const override {
     return std::is_same_v<Base, torch::optim::SGD>;  // LibTorch's others refuse one midway
   }

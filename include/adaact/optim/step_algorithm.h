@@ -52,10 +52,7 @@ class StepAlgorithm {
   virtual void drop_observations() {}
 
   virtual NonFinitePolicy non_finite_policy() const = 0;
-  /// Most rules have no meaning for complex parameters, and none for sparse gradients.
-  virtual bool takes_complex(const torch::optim::OptimizerOptions& /*options*/) const {
-    return false;
-  }
+  /// Most rules have no meaning for sparse gradients.
   virtual bool takes_sparse_gradients() const { return false; }
   /// The parameters in groups or their options may have changed.
   virtual void on_groups_indexed() {}

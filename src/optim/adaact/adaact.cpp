@@ -238,11 +238,6 @@ void AdaAct::settle(std::int64_t steps) {
 
 void AdaAct::clear_observations() { internals_->accumulator->discard(); }
 
-bool AdaAct::takes_complex(const torch::optim::OptimizerOptions& options) const {
-  return static_cast<const AdaActOptions&>(options).unobserved_rule() ==
-         UnobservedRule::PlainGradient;
-}
-
 void AdaAct::on_groups_indexed() {
   const bool is_diagonal =
       std::all_of(param_groups_.begin(), param_groups_.end(), [](const auto& group) {

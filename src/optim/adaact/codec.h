@@ -50,6 +50,11 @@ class AdaActCodec : public OptionsCodec<AdaActOptions> {
     static const AdaActCodec codec;
     return codec;
   }
+  /// The plain gradient alone: no complex layer is observed.
+  bool takes_complex(const Options& options) const override {
+    return static_cast<const AdaActOptions&>(options).unobserved_rule() ==
+           UnobservedRule::PlainGradient;
+  }
   StateEntries to_entries(const State& state) const override;
   std::unique_ptr<State> state_from(EntryReader& entries, const Options& options) const override;
 };

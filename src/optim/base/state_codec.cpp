@@ -48,6 +48,13 @@ void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOpt
       "so it must be the same in all");
 }
 
+void check_complex(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
+                   const NamedParameter& parameter) {
+  TORCH_CHECK(!parameter.tensor.is_complex() || codec.takes_complex(options), codec.optimizer(),
+              ": '", parameter.name, "' is ", parameter.tensor.scalar_type(),
+              ", expected a real parameter");
+}
+
 OptimizerState export_named_state(const torch::optim::Optimizer& optimizer, const LayerMap& model,
                                   const StateCodec& codec) {
   OptimizerState exported;
@@ -87,6 +94,7 @@ void import_named_state(torch::optim::Optimizer& optimizer, const LayerMap& mode
     check_same_policy(codec, *options.back(), *options.front());
     for (const auto& tensor : group.params()) {
       const auto& parameter = model.parameters()[*model.find(tensor)];
+      options_in(source, [&] { check_complex(codec, *options.back(), parameter); });
       const auto entries = saved.entries.find(parameter.name);
       if (entries == saved.entries.end()) continue;
       EntryReader reader(entries->second, parameter, source);

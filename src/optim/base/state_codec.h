@@ -28,6 +28,8 @@ class StateCodec {
   /// Throws where options are of another optimizer or out of range.
   virtual void check(const Options& options) const = 0;
   virtual NonFinitePolicy non_finite_policy(const Options& options) const = 0;
+  /// Most rules have no meaning for complex parameters.
+  virtual bool takes_complex(const Options& options) const = 0;
   virtual std::string to_json(const Options& options) const = 0;
   virtual std::unique_ptr<Options> options_from(const std::string& json) const = 0;
   virtual void assign(Options& to, const Options& from) const = 0;
@@ -70,6 +72,9 @@ class OptionsCodec : public StateCodec {
     } else {
       return NonFinitePolicy::Throw;  // LibTorch's options do not say; its wrapper does
     }
+  }
+  bool takes_complex(const Options& /*options*/) const override {
+    return !std::is_base_of_v<JsonOptions<OptionsType>, OptionsType>;  // LibTorch's own rules do
   }
   std::string to_json(const Options& options) const override {
     return options_to_json(cast(options)).dump();
@@ -157,6 +162,10 @@ bool name_the_same(const std::vector<std::string>& names, const std::vector<std:
 /// A step is rejected as a whole, so the policy must be the same in all groups.
 void check_same_policy(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
                        const torch::optim::OptimizerOptions& of_first_group);
+
+/// An error where a parameter is complex and the rule of its group has no meaning for it.
+void check_complex(const StateCodec& codec, const torch::optim::OptimizerOptions& options,
+                   const NamedParameter& parameter);
 
 /// The state of all parameters in an optimizer's groups, under their names.
 OptimizerState export_named_state(const torch::optim::Optimizer& optimizer, const LayerMap& model,

@@ -94,11 +94,10 @@ void StepParts::index_parameters() {
         with_tied.insert(g);
         continue;
       }
-      const auto& name = model_.parameters()[index].name;
-      TORCH_CHECK(!group_of[index], owner, ": '", name, "' is in two parameter groups, ",
+      const auto& parameter = model_.parameters()[index];
+      TORCH_CHECK(!group_of[index], owner, ": '", parameter.name, "' is in two parameter groups, ",
                   *group_of[index], " and ", g);
-      TORCH_CHECK(!tensor.is_complex() || algorithm_->takes_complex(groups[g].options()), owner,
-                  ": '", name, "' is ", tensor.scalar_type(), ", expected a real parameter");
+      check_complex(*codec_, groups[g].options(), parameter);
       group_of[index] = g;
       managed.push_back(index);
     }
