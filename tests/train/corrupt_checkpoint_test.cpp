@@ -126,6 +126,10 @@ TEST_F(CorruptCheckpoint, NumbersThatTheRunCannotHaveAreRefused) {
            {"second_moments", 3, "the field 'second_moments' is 3, expected a list"},
            {"second_moments", {{"a", 1, 2}}, "the field 'second_moments' is [[\"a\",1,2]]"},
            {"activation_totals", {"x"}, "the field 'activation_totals' is [\"x\"], expected"},
+           {"activation_totals",
+            {1.0, 2.0},
+            "the field 'activation_totals' is 2 numbers, expected none or 40, a row for each "
+            "layer"},
            {"metrics_bytes", -1, "the field 'metrics_bytes' is -1, expected an integer ≥ 0"},
            {"event_bytes", -1, "the field 'event_bytes' is -1, expected an integer ≥ 0"},
            {"data", 5, "the field 'data' is 5, expected a text"}}) {

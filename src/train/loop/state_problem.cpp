@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <string>
 
 #include "kernels/ceil_div.h"
 
@@ -46,6 +47,7 @@ std::string problem_with_state(const TrainerState& state, const TrainingExtent& 
   const auto steps_per_epoch = ceil_div(extent.batches, extent.accumulation);
   const auto steps = state.epoch * steps_per_epoch + ceil_div(state.batch, extent.accumulation);
   const auto images = std::min(state.batch * extent.batch_size, extent.images);
+  const auto totals = static_cast<std::int64_t>(state.activation_totals.size());
   const bool between_steps =
       state.batch == extent.batches || state.batch % extent.accumulation == 0;
   for (const auto& problem :
@@ -55,7 +57,10 @@ std::string problem_with_state(const TrainerState& state, const TrainingExtent& 
         unless_exactly("images", state.images, images, state),
         unless_within("correct", state.correct, state.images, "the images so far"),
         unless_seconds("seconds", state.seconds),
-        unless_seconds("epoch_seconds", state.epoch_seconds)}) {
+        unless_seconds("epoch_seconds", state.epoch_seconds),
+        unless(totals == 0 || totals == extent.activation_totals, "activation_totals",
+               std::to_string(totals) + " numbers", "none or ", extent.activation_totals,
+               ", a row for each layer")}) {
     if (!problem.empty()) return problem;
   }
   return {};

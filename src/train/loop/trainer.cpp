@@ -92,7 +92,8 @@ class Trainer::Impl {
   std::string problem_with(const TrainerState& state) const {
     return problem_with_state(
         state, {options_.epochs, train_data_.dataset().size(), train_data_.batches_per_epoch(),
-                train_data_.options().batch_size, options_.accumulation});
+                train_data_.options().batch_size, options_.accumulation,
+                ActivationVariances::numbers_of(model_)});
   }
 
   void set_state(const TrainerState& state) {

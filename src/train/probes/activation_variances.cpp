@@ -116,6 +116,10 @@ std::vector<double> ActivationVariances::totals() {
   return {totals.data_ptr<double>(), totals.data_ptr<double>() + totals.numel()};
 }
 
+std::int64_t ActivationVariances::numbers_of(torch::nn::Module& model) {
+  return static_cast<std::int64_t>(rows_of_weights(LayerMap(model)).size()) * kColumns;
+}
+
 void ActivationVariances::set_totals(const std::vector<double>& totals) {
   auto& here = inputs_->totals();
   TORCH_CHECK(static_cast<std::int64_t>(totals.size()) == here.numel(),

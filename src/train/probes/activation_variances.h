@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ class ActivationVariances {
   /// All that was measured since the last reset, as numbers to keep and to put back.
   std::vector<double> totals();
   void set_totals(const std::vector<double>& totals);
+  /// How many numbers the totals of a model are.
+  static std::int64_t numbers_of(torch::nn::Module& model);
 
  private:
   class Inputs;
