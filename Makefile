@@ -44,7 +44,7 @@ test:
 bench:
 	@scripts/bootstrap.sh
 	@$(MAKE) --no-print-directory configure
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) --target benchmarks -j $(JOBS)
 	@scripts/bench.sh $(BUILD)
 
 format:

@@ -1,14 +1,6 @@
 // Batches from the memory of a GPU against the Loader's, bit for bit. Skips, visibly, where there is
 // no GPU.
 
-#include <gtest/gtest.h>
-
-#ifndef ADAACT_WITH_CUDA
-
-TEST(DeviceBatches, NeedsCuda) { GTEST_SKIP() << "built without CUDA"; }
-
-#else
-
 #include <array>
 #include <limits>
 #include <memory>
@@ -21,6 +13,7 @@ TEST(DeviceBatches, NeedsCuda) { GTEST_SKIP() << "built without CUDA"; }
 #include <adaact/data/loader.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "data/loader_support.h"
@@ -544,5 +537,3 @@ TEST_F(DeviceBatchesCuda, AnEpochDoesNotStartInACapture) {
 }
 
 }  // namespace
-
-#endif  // ADAACT_WITH_CUDA

@@ -6,15 +6,12 @@
 #include <limits>
 #include <vector>
 
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
-#ifdef ADAACT_WITH_CUDA
-
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "moments/second_moments_cuda.h"
 #include "support/layer_cases.h"
@@ -331,9 +328,3 @@ TEST_F(SecondMomentsCuda, MoreThan32BitsOfElementsAgree) {
 }
 
 }  // namespace
-
-#else
-
-TEST(SecondMomentsCuda, NeedCuda) { GTEST_SKIP() << "built without CUDA"; }
-
-#endif
