@@ -8,6 +8,8 @@
 #include <adaact/data/synthetic.h>
 #include <c10/util/Exception.h>
 
+#include "data/data_source.h"
+
 namespace adaact {
 namespace {
 
@@ -18,17 +20,17 @@ using Open = std::function<std::shared_ptr<Dataset>(const DatasetOptions&)>;
 
 fs::path folder_of(const std::string& name, const DatasetOptions& options) {
   const auto folder = options.data_dir.empty() ? usual_data_dir(name) : options.data_dir;
-  const auto* package =
-      name == "fashion-mnist" ? " (or its Debian package, dataset-fashion-mnist)" : "";
-  TORCH_CHECK(!folder.empty(), name, ": data_dir is empty and there is no data/", name,
-              ", expected the folder of the data", package);
+  TORCH_CHECK(!folder.empty(), "adaact: the data set ", name,
+              " is not here: there is no folder data/", name, "; ", how_to_get(name));
+  TORCH_CHECK(fs::is_directory(folder), "adaact: there is no folder ", folder.string(), "; ",
+              how_to_get(name));
   return folder;
 }
 
 void check_own_size(const DatasetInfo& info, const DatasetOptions& options) {
-  TORCH_CHECK(options.image_size == 0 || options.image_size == info.shape.height, info.name,
-              ": image_size is ", options.image_size, ", expected 0 or ", info.shape.height,
-              ", the size of its images");
+  TORCH_CHECK_VALUE(options.image_size == 0 || options.image_size == info.shape.height, info.name,
+                    ": image_size is ", options.image_size, ", expected 0 or ", info.shape.height,
+                    ", the size of its images");
 }
 
 Open mnist(const DatasetInfo& info) {

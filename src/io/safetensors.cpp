@@ -112,7 +112,8 @@ TensorFile TensorFile::from_bytes(const std::string& bytes, Checksum checksum,
   TORCH_CHECK(bytes.size() >= kLengthBytes, "adaact: ", source, " is no safetensors file: it has ",
               bytes.size(), " bytes");
   TORCH_CHECK(bytes.rfind("PK\x03\x04", 0) != 0, "adaact: ", source,
-              " is no safetensors file but a zip archive, as torch::save writes; use torch::load");
+              " is no safetensors file but a zip archive, as torch.save writes; in Python, "
+              "safetensors.torch.save_file(torch.load(FILE), NEW_FILE) makes one of its weights");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   TORCH_CHECK(length <= bytes.size() - kLengthBytes, "adaact: ", source,

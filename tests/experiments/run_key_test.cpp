@@ -38,6 +38,13 @@ TEST(RunKey, WhateverIsComputedIs) {
   EXPECT_NE(key_of(without_batchnorm), key_of(example()));
 }
 
+TEST(RunKey, AFieldThatCameLaterCountsWhereItIsUsed) {
+  EXPECT_EQ(key_of(example()).find("patience"), std::string::npos);
+  auto patient = example();
+  patient.patience = 5;
+  EXPECT_NE(key_of(patient), key_of(example()));
+}
+
 TEST(RunKey, AnOptionThatHasItsDefaultMayBeLeftOut) {
   RunConfig short_form;
   short_form.optimizer = "adam";

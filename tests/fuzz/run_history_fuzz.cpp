@@ -95,7 +95,11 @@ Found found_with(const Experiment& experiment, const RunHistory& history) {
 
 void read_environment(const std::string& bytes) {
   static const RunInputFolder folder;
-  static const RunFolder run(folder.path(), RunConfig(), /*resume=*/true);
+  static const RunFolder run(folder.path(), RunConfig(), [] {
+    RunSettings settings;
+    settings.resume = true;
+    return settings;
+  }());
   static const auto found = [] {
     RunHistory history;
     history.folder = folder.path();

@@ -268,8 +268,9 @@ TEST(AdaActState, AnArchiveOfTorchSaveIsToldApart) {
   AdaAct optimizer(*model);
   std::stringstream archive;
   torch::save(optimizer, archive);
-  EXPECT_TRUE(contains(error_of([&] { optimizer.named_state().load(archive); }),
-                       "a zip archive, as torch::save writes; use torch::load"));
+  EXPECT_TRUE(
+      contains(error_of([&] { optimizer.named_state().load(archive); }),
+               "a zip archive, as torch.save writes; in Python, safetensors.torch.save_file("));
 }
 
 }  // namespace

@@ -12,10 +12,19 @@ namespace {
 
 using adaact::RunConfig;
 using adaact::RunFolder;
+using adaact::RunSettings;
 using adaact::testing::contains;
 using adaact::testing::error_of;
 using adaact::testing::make_pipe;
 namespace fs = std::filesystem;
+
+RunSettings beginning() { return {}; }
+
+RunSettings resuming() {
+  RunSettings settings;
+  settings.resume = true;
+  return settings;
+}
 
 class RunFolderTest : public ::testing::Test {
  protected:
@@ -26,19 +35,19 @@ class RunFolderTest : public ::testing::Test {
   }
   bool has(const std::string& name) const { return fs::exists(path() / name); }
   std::string refusal(const RunConfig& config = {}) const {
-    return error_of([&] { RunFolder(path(), config, /*resume=*/true); });
+    return error_of([&] { RunFolder(path(), config, resuming()); });
   }
 
   adaact::testing::TemporaryFolder folder_;
 };
 
 TEST_F(RunFolderTest, LeftoversOfAKilledProcessGo) {
-  RunFolder(path(), {}, /*resume=*/false);
+  RunFolder(path(), {}, beginning());
   for (const char* name : {"checkpoint.12.safetensors.tmp77.1", "model.safetensors.tmp77.2",
                            "config.json.tmp9.1", "notes.tmp", "notes.tmp1.2"}) {
     write(name);
   }
-  RunFolder(path(), {}, /*resume=*/true);
+  RunFolder(path(), {}, resuming());
   EXPECT_FALSE(has("checkpoint.12.safetensors.tmp77.1"));
   EXPECT_FALSE(has("model.safetensors.tmp77.2"));
   EXPECT_FALSE(has("config.json.tmp9.1"));
@@ -48,7 +57,7 @@ TEST_F(RunFolderTest, LeftoversOfAKilledProcessGo) {
 
 TEST_F(RunFolderTest, AKillBeforeTheFirstFileIsNoObstacle) {
   write("config.json.tmp9.1");
-  RunFolder(path(), {}, /*resume=*/true);
+  RunFolder(path(), {}, resuming());
   EXPECT_TRUE(has("config.json"));
   EXPECT_FALSE(has("config.json.tmp9.1"));
 }
@@ -61,29 +70,59 @@ TEST_F(RunFolderTest, SomebodysFolderIsLeftAlone) {
 }
 
 TEST_F(RunFolderTest, PipesInThePlaceOfFilesAreRefused) {
-  RunFolder(path(), {}, /*resume=*/false);
+  RunFolder(path(), {}, beginning());
   make_pipe(path() / "environment.json");
-  EXPECT_TRUE(
-      contains(error_of([&] { RunFolder(path(), {}, /*resume=*/true).add_environment("cpu"); }),
-               "environment.json is a pipe"));
+  EXPECT_TRUE(contains(error_of([&] { RunFolder(path(), {}, resuming()).add_environment("cpu"); }),
+                       "environment.json is a pipe"));
   make_pipe(path() / "config.json");
   EXPECT_TRUE(contains(refusal(), "config.json is a pipe"));
 }
 
 TEST_F(RunFolderTest, ARefusalGivesTheLockUp) {
-  RunFolder(path(), {}, /*resume=*/false);
+  RunFolder(path(), {}, beginning());
   RunConfig other;
-  other.epochs = 9;
-  EXPECT_TRUE(contains(refusal(other), "epochs is 9, there it is 3"));
-  const RunFolder folder(path(), {}, /*resume=*/true);
+  other.batch_size = 9;
+  EXPECT_TRUE(contains(refusal(other), "batch_size is 9, there it is 128"));
+  const RunFolder folder(path(), {}, resuming());
   EXPECT_TRUE(contains(refusal(), "another process is training in"));
+}
+
+TEST_F(RunFolderTest, AnEmptyFolderIsFine) {
+  fs::create_directories(path());
+  RunFolder(path(), {}, beginning());
+  EXPECT_TRUE(has("config.json"));
+  EXPECT_TRUE(contains(error_of([&] { RunFolder(path(), {}, beginning()); }), "exists already"));
+}
+
+TEST_F(RunFolderTest, AFileIsNoFolder) {
+  std::ofstream(path()) << "x";
+  EXPECT_TRUE(contains(error_of([&] { RunFolder(path(), {}, beginning()); }), "exists already"));
+  EXPECT_TRUE(contains(refusal(), path().string()));
+}
+
+TEST_F(RunFolderTest, WhatARunGoesOnAsIsWritten) {
+  RunFolder(path(), {}, beginning());
+  write("model.safetensors");
+  RunConfig longer;
+  longer.epochs = 9;
+  auto settings = resuming();
+  settings.save_best = true;
+  const RunFolder folder(path(), longer, settings);
+  EXPECT_EQ(folder.begun_as()->epochs, 3);
+  EXPECT_EQ(RunConfig::read(path() / "config.json").epochs, 3);  // it does not go on yet
+  EXPECT_TRUE(folder.finished());
+  folder.go_on_as(longer, settings, 3);
+  EXPECT_FALSE(folder.finished());
+  EXPECT_TRUE(has("model.after-3-epochs.safetensors"));
+  EXPECT_EQ(RunConfig::read(path() / "config.json").epochs, 9);
+  EXPECT_TRUE(RunSettings::read(path() / "config.json").save_best);
 }
 
 TEST_F(RunFolderTest, AFolderThatCannotBeMadeIsNamed) {
   const auto below_a_file = folder_.path() / "file" / "run";
   std::ofstream(folder_.path() / "file") << "x";
-  EXPECT_TRUE(contains(error_of([&] { RunFolder(below_a_file, {}, /*resume=*/true); }),
-                       below_a_file.string()));
+  EXPECT_TRUE(
+      contains(error_of([&] { RunFolder(below_a_file, {}, resuming()); }), below_a_file.string()));
 }
 
 }  // namespace

@@ -14,6 +14,10 @@ using nlohmann::json;
 constexpr const char* kMachineFields[] = {"data_dir",      "deterministic", "device",
                                           "memory_format", "precision",     "threads"};
 
+/// Fields that came after the first results: where they have their defaults, they are no part of a key, so
+/// that keys are what they were.
+constexpr const char* kLaterFields[] = {"patience"};
+
 /// 1 and 1.0 are the same option.
 void make_numbers_real(json& value) {
   if (value.is_number()) value = value.get<double>();
@@ -25,6 +29,10 @@ void make_numbers_real(json& value) {
 json key_fields(const RunConfig& config) {
   auto fields = json::parse(config.to_json());
   for (const auto* field : kMachineFields) fields.erase(field);
+  static const auto defaults = json::parse(RunConfig().to_json());
+  for (const auto* field : kLaterFields) {
+    if (fields.at(field) == defaults.at(field)) fields.erase(field);
+  }
   auto options = json::parse(complete_options(config.optimizer, config.optimizer_options));
   make_numbers_real(options);
   fields["optimizer_options"] = options;

@@ -49,7 +49,7 @@ ModelCard checked_card(const TensorFile& weights, const std::string& source) {
 }  // namespace
 
 Classifier::Classifier(const std::filesystem::path& weights, torch::Device device)
-    : Classifier(TensorFile::read(weights), weights.string(), device) {}
+    : Classifier(read_weights(weights), weights.string(), device) {}
 
 Classifier::Classifier(TensorFile weights, const std::string& source, torch::Device device)
     : card_(checked_card(weights, source)),
