@@ -22,5 +22,6 @@ void print_message(const std::string& line);
 /// silence_notices().
 void print_notice(const std::string& line);
 void silence_notices();
+bool notices_are_wanted();
 
 }  // namespace adaact::app

@@ -71,7 +71,7 @@ void take_from_run(RunConfig& config, const std::string& run) {
 void add_eval_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<EvalArguments>();
   auto* command = app.add_subcommand("eval", "Evaluate weights on test data");
-  command->add_option("--run", arguments->run, "A finished run: its weights, model and data");
+  command->add_option("--run", arguments->run, "A run: its weights, model and data");
   command->add_option("--weights", arguments->config.weights, "safetensors with the model's names");
   add_model_and_data_options(*command, arguments->config);
   add_output_options(*command, arguments->output);

@@ -19,14 +19,17 @@
 #include "io/printable.h"
 #include "io/warning_listener.h"
 #include "kernels/bf16_on_cpu.h"
+#include "signal_answer.h"
+#include "status_line.h"
 
 namespace {
 
-bool notices_are_wanted = true;
+bool notices_are_silenced = false;
 
 }  // namespace
 
 void adaact::app::print_message(const std::string& message) {
+  clear_status_line();
   const std::string name = "adaact: ";
   const auto line = in_one_line(message);
   const bool named = line.compare(0, name.size(), name) == 0;
@@ -34,10 +37,12 @@ void adaact::app::print_message(const std::string& message) {
 }
 
 void adaact::app::print_notice(const std::string& line) {
-  if (notices_are_wanted) print_message(line);
+  if (notices_are_wanted()) print_message(line);
 }
 
-void adaact::app::silence_notices() { notices_are_wanted = false; }
+void adaact::app::silence_notices() { notices_are_silenced = true; }
+
+bool adaact::app::notices_are_wanted() { return !notices_are_silenced; }
 
 namespace {
 
@@ -69,6 +74,7 @@ class HelpText : public CLI::Formatter {
 int run(int argc, char** argv) {
   using namespace adaact::app;
   const adaact::WarningListener warnings(print_notice);
+  answer_signals();
   CLI::App app("AdaAct and its rivals: train, measure, compare", "adaact");
   app.require_subcommand(1);
   app.set_version_flag("--version", ADAACT_VERSION);
@@ -87,7 +93,8 @@ int run(int argc, char** argv) {
   add_info_command(app, exit_code);
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
-    command->description(command->get_description() + "; --config FILE: the same from a TOML file");
+    command->description(command->get_description() +
+                         "; --config FILE: the same from TOML or config.json");
     command->get_help_ptr()->group("");  // left out: whoever reads the help knows --help
     command->formatter(help_text);
     refuse_empty_values(*command);
@@ -99,8 +106,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     print_message(explain(app, error));
     return 2;
+  } catch (const c10::ValueError& error) {  // of something that was typed
+    print_message(with_option_names(adaact::error_text(error), app, OptionNames::OfValues));
+    return 2;
   } catch (const std::exception& error) {
-    print_message(with_option_names(adaact::error_text(error), app));
+    print_message(with_option_names(adaact::error_text(error), app, OptionNames::OfFields));
     return 1;
   }
   return exit_code;

@@ -64,7 +64,7 @@ inline void use_available_device_of_run(RunConfig& config) {
 
 /// The value of an option that takes "on" or "off".
 inline bool is_on(const char* name, const std::string& value) {
-  TORCH_CHECK(value == "on" || value == "off", name, " is '", value, "', expected on or off");
+  TORCH_CHECK_VALUE(value == "on" || value == "off", name, " is '", value, "', expected on or off");
   return value == "on";
 }
 
