@@ -95,7 +95,7 @@ int run_alone(RunConfig config, const std::string& out, const RunSettings& setti
                          std::to_string(config.epochs) + " goes on with it");
       return 0;
     case RunResult::Status::Interrupted:
-      say(verbosity, kInterrupted);
+      say(verbosity, interrupted_text(out));
       return 128 + result.signal;
     case RunResult::Status::Finished:
       break;

@@ -94,14 +94,15 @@ void print_summary(const SeedRuns& runs, const Outcomes& outcomes,
   print_json(summary);
 }
 
-int exit_code_of(const Outcomes& outcomes, const RunConfig& config, Verbosity verbosity) {
+int exit_code_of(const Outcomes& outcomes, const RunConfig& config, const std::string& out,
+                 Verbosity verbosity) {
   int exit_code = 0;
   for (const auto& outcome : outcomes) {
     if (!outcome.error && outcome.result.status == RunResult::Status::Interrupted) {
       exit_code = 128 + outcome.result.signal;
     }
   }
-  if (exit_code != 0) say(verbosity, kInterrupted);
+  if (exit_code != 0) say(verbosity, interrupted_text(out));
   for (const auto& outcome : outcomes) {
     if (!outcome.error) continue;
     print_message("seed " + std::to_string(outcome.seed) + ": " + error_of(outcome, config));
@@ -125,7 +126,7 @@ int train_seeds(RunConfig config, const std::vector<std::uint64_t>& seeds, const
   const auto finished = finished_runs(runs, outcomes);
   if (verbosity == Verbosity::Normal) print_table(finished);
   if (verbosity == Verbosity::Json) print_summary(runs, outcomes, finished, config);
-  const auto exit_code = exit_code_of(outcomes, config, verbosity);
+  const auto exit_code = exit_code_of(outcomes, config, out, verbosity);
   if (exit_code == 0) say(verbosity, "the models are in " + out);
   return exit_code;
 }

@@ -18,9 +18,9 @@ using adaact::testing::error_of;
 using adaact::testing::make_pipe;
 namespace fs = std::filesystem;
 
-RunSettings beginning() { return {}; }
+RunSettings without_resume() { return {}; }
 
-RunSettings resuming() {
+RunSettings with_resume() {
   RunSettings settings;
   settings.resume = true;
   return settings;
@@ -35,19 +35,19 @@ class RunFolderTest : public ::testing::Test {
   }
   bool has(const std::string& name) const { return fs::exists(path() / name); }
   std::string refusal(const RunConfig& config = {}) const {
-    return error_of([&] { RunFolder(path(), config, resuming()); });
+    return error_of([&] { RunFolder(path(), config, with_resume()); });
   }
 
   adaact::testing::TemporaryFolder folder_;
 };
 
 TEST_F(RunFolderTest, LeftoversOfAKilledProcessGo) {
-  RunFolder(path(), {}, beginning());
+  RunFolder(path(), {}, without_resume());
   for (const char* name : {"checkpoint.12.safetensors.tmp77.1", "model.safetensors.tmp77.2",
                            "config.json.tmp9.1", "notes.tmp", "notes.tmp1.2"}) {
     write(name);
   }
-  RunFolder(path(), {}, resuming());
+  RunFolder(path(), {}, with_resume());
   EXPECT_FALSE(has("checkpoint.12.safetensors.tmp77.1"));
   EXPECT_FALSE(has("model.safetensors.tmp77.2"));
   EXPECT_FALSE(has("config.json.tmp9.1"));
@@ -57,7 +57,7 @@ TEST_F(RunFolderTest, LeftoversOfAKilledProcessGo) {
 
 TEST_F(RunFolderTest, AKillBeforeTheFirstFileIsNoObstacle) {
   write("config.json.tmp9.1");
-  RunFolder(path(), {}, resuming());
+  RunFolder(path(), {}, with_resume());
   EXPECT_TRUE(has("config.json"));
   EXPECT_FALSE(has("config.json.tmp9.1"));
 }
@@ -70,42 +70,45 @@ TEST_F(RunFolderTest, SomebodysFolderIsLeftAlone) {
 }
 
 TEST_F(RunFolderTest, PipesInThePlaceOfFilesAreRefused) {
-  RunFolder(path(), {}, beginning());
+  RunFolder(path(), {}, without_resume());
   make_pipe(path() / "environment.json");
-  EXPECT_TRUE(contains(error_of([&] { RunFolder(path(), {}, resuming()).add_environment("cpu"); }),
-                       "environment.json is a pipe"));
+  EXPECT_TRUE(
+      contains(error_of([&] { RunFolder(path(), {}, with_resume()).add_environment("cpu"); }),
+               "environment.json is a pipe"));
   make_pipe(path() / "config.json");
   EXPECT_TRUE(contains(refusal(), "config.json is a pipe"));
 }
 
 TEST_F(RunFolderTest, ARefusalGivesTheLockUp) {
-  RunFolder(path(), {}, beginning());
+  RunFolder(path(), {}, without_resume());
   RunConfig other;
   other.batch_size = 9;
   EXPECT_TRUE(contains(refusal(other), "batch_size is 9, there it is 128"));
-  const RunFolder folder(path(), {}, resuming());
+  const RunFolder folder(path(), {}, with_resume());
   EXPECT_TRUE(contains(refusal(), "another process is training in"));
 }
 
 TEST_F(RunFolderTest, AnEmptyFolderIsFine) {
   fs::create_directories(path());
-  RunFolder(path(), {}, beginning());
+  RunFolder(path(), {}, without_resume());
   EXPECT_TRUE(has("config.json"));
-  EXPECT_TRUE(contains(error_of([&] { RunFolder(path(), {}, beginning()); }), "exists already"));
+  EXPECT_TRUE(
+      contains(error_of([&] { RunFolder(path(), {}, without_resume()); }), "exists already"));
 }
 
 TEST_F(RunFolderTest, AFileIsNoFolder) {
   std::ofstream(path()) << "x";
-  EXPECT_TRUE(contains(error_of([&] { RunFolder(path(), {}, beginning()); }), "exists already"));
+  EXPECT_TRUE(
+      contains(error_of([&] { RunFolder(path(), {}, without_resume()); }), "exists already"));
   EXPECT_TRUE(contains(refusal(), path().string()));
 }
 
 TEST_F(RunFolderTest, WhatARunGoesOnAsIsWritten) {
-  RunFolder(path(), {}, beginning());
+  RunFolder(path(), {}, without_resume());
   write("model.safetensors");
   RunConfig longer;
   longer.epochs = 9;
-  auto settings = resuming();
+  auto settings = with_resume();
   settings.save_best = true;
   const RunFolder folder(path(), longer, settings);
   EXPECT_EQ(folder.begun_as()->epochs, 3);
@@ -121,8 +124,8 @@ TEST_F(RunFolderTest, WhatARunGoesOnAsIsWritten) {
 TEST_F(RunFolderTest, AFolderThatCannotBeMadeIsNamed) {
   const auto below_a_file = folder_.path() / "file" / "run";
   std::ofstream(folder_.path() / "file") << "x";
-  EXPECT_TRUE(
-      contains(error_of([&] { RunFolder(below_a_file, {}, resuming()); }), below_a_file.string()));
+  EXPECT_TRUE(contains(error_of([&] { RunFolder(below_a_file, {}, with_resume()); }),
+                       below_a_file.string()));
 }
 
 }  // namespace
