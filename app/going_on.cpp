@@ -43,7 +43,7 @@ std::string disagreement(const CLI::Option& option, const ConfigDifference& diff
   }
   const auto value = option.get_name() == "--optimizer-options"
                          ? "has " + difference.field + " " + difference.here
-                         : "is " + joined(option.results());
+                         : "is " + joined(option.reduced_results());
   return name + " " + value + ", but the run in " + run + " has " + difference.there;
 }
 
