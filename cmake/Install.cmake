@@ -40,5 +40,6 @@ write_basic_package_version_file(adaactConfigVersion.cmake COMPATIBILITY SameMin
 install(FILES
   "${CMAKE_CURRENT_BINARY_DIR}/adaactConfig.cmake"
   "${CMAKE_CURRENT_BINARY_DIR}/adaactConfigVersion.cmake"
+  cmake/FindWebP.cmake
   DESTINATION "${ADAACT_INSTALL_CMAKEDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

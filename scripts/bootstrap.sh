@@ -34,7 +34,7 @@ done
 tools=("c++ g++" "cmake cmake" "ninja ninja-build" "gnuplot gnuplot-nox" "python3 python3")
 # Libraries are looked for as packages.
 packages=(nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev
-  zlib1g-dev libjpeg62-turbo-dev libpng-dev)
+  zlib1g-dev libjpeg62-turbo-dev libpng-dev libwebp-dev)
 if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
   # LibTorch only recommends a BLAS and has the reference one without it, a tenth as fast. Of the three
   # variants of OpenBLAS this one shares the threads of LibTorch instead of fighting with them.

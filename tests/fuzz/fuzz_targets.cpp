@@ -14,6 +14,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            class_names_target(),
                                            jpeg_target(),
                                            png_target(),
+                                           webp_target(),
+                                           exif_target(),
                                            picture_target(),
                                            image_folder_target(),
                                            run_config_target(),

@@ -17,6 +17,8 @@ FuzzTarget cifar_target();
 FuzzTarget class_names_target();
 FuzzTarget jpeg_target();
 FuzzTarget png_target();
+FuzzTarget webp_target();
+FuzzTarget exif_target();
 FuzzTarget picture_target();
 FuzzTarget image_folder_target();
 FuzzTarget run_config_target();
