@@ -1,5 +1,6 @@
 #include <adaact/data/datasets.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -7,6 +8,8 @@
 #include <adaact/data/record_datasets.h>
 #include <adaact/data/synthetic.h>
 #include <c10/util/Exception.h>
+
+#include "data/image_listing.h"
 
 namespace adaact {
 namespace {
@@ -53,6 +56,8 @@ std::shared_ptr<Dataset> open_folder(const DatasetOptions& options) {
   folder.resize_size = options.resize_size;
   folder.limit = options.limit;
   folder.skip_bad_images = options.skip_bad_images;
+  folder.validation = options.validation;
+  folder.seed = options.seed;
   return std::make_shared<ImageFolder>(folder);
 }
 
@@ -103,6 +108,21 @@ std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOpti
   TORCH_CHECK(options.image_size >= 0, name, ": image_size is ", options.image_size,
               ", expected >= 0");
   return found->second(options);
+}
+
+std::string dataset_in(const fs::path& folder) {
+  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  if (has("train-images-idx3-ubyte.gz") || has("train-images-idx3-ubyte")) return "fashion-mnist";
+  if (has("data_batch_1.bin") || has("cifar-10-batches-bin")) return "cifar10";
+  if (has("train.bin") || has("cifar-100-binary")) return "cifar100";
+  return fs::is_directory(folder) && !subfolders(folder).empty() ? "image-folder" : "";
+}
+
+bool may_be_mirrored(const std::string& name) { return name != "mnist"; }
+
+bool may_be_mirrored(const std::vector<std::string>& class_names) {
+  return !std::all_of(class_names.begin(), class_names.end(),
+                      [](const auto& name) { return name.size() == 1; });
 }
 
 fs::path usual_data_dir(const std::string& name) {
