@@ -47,7 +47,7 @@ void take_from_weights(RunConfig& config, const CLI::App& command) {
 /// Refuses options beside --run whose values the run itself has.
 void refuse_beside_run(const CLI::App& command) {
   for (const char* known : {"--weights", "--model", "--no-batchnorm", "--dataset", "--image-size",
-                            "--resize-size", "--seed"}) {
+                            "--resize-size", "--seed", "--validation"}) {
     if (command.count(known) > 0) throw CLI::ExcludesError("--run", known);
   }
 }
@@ -63,7 +63,9 @@ void take_from_run(RunConfig& config, const std::string& run) {
   config.resize_size = trained.resize_size;
   config.seed = trained.seed;
   config.skip_bad_images = config.skip_bad_images || trained.skip_bad_images;
-  if (config.data_dir.empty()) config.data_dir = trained.data_dir;
+  if (!config.data_dir.empty()) return;
+  config.data_dir = trained.data_dir;
+  config.validation = trained.validation;  // of the run's own data
 }
 
 }  // namespace

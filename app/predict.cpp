@@ -69,7 +69,7 @@ void add_predict_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<PredictArguments>();
   auto* command = app.add_subcommand("predict", "Name what is in pictures");
   command->add_option("--run", arguments->run, "Folder of a finished run")->required();
-  command->add_option("images", arguments->images, "JPEG or PNG files")
+  command->add_option("images", arguments->images, "JPEG, PNG or WebP files")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--device", arguments->device, "cpu, cuda or cuda:N");

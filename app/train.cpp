@@ -94,6 +94,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--drop-path", config.drop_path, "Rate of dropped branches");
   add_option(*command, "--limit-train", config.limit_train, "Train on so many images; 0: all");
   add_off_switch(*command, "--no-augment", config.augment, "Neither crop nor flip");
+  add_option(*command, "--flip", config.flip, "Mirror images: on, off, auto (not digits)");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
   command->add_flag("--activation-variances", settings.activation_variances,
                     "Measure them in every step");
@@ -115,7 +116,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--warmup-epochs", config.warmup_epochs,
              "Epochs of linear warm-up from a tenth");
 
-  add_option(*command, "--epochs", config.epochs, "Passes over the data");
+  add_option(*command, "--epochs", config.epochs, "Passes over the data")->default_str("to fit");
   add_option(*command, "--accumulation", config.accumulation, "Batches a step");
   command->add_option("--clip-norm", config.clip_norm, "Largest norm of the gradient");
   add_option(*command, "--label-smoothing", config.label_smoothing,

@@ -36,6 +36,22 @@ TEST(RunConfig, FieldsFromLaterVersionsHaveDefaultsAndUnknownOnesAreErrors) {
   EXPECT_TRUE(contains(error, "new.json: unknown field 'warp'"));
 }
 
+/// As a run from before these fields were has it.
+TEST(RunConfig, AFileFromBeforeMeansWhatItMeantThen) {
+  RunConfig config;
+  config.dataset = "image-folder";
+  auto older = json::parse(config.to_json());
+  older.erase("flip");
+  older.erase("validation");
+  const auto read = RunConfig::from_json(older.dump(), "old.json");
+  EXPECT_EQ(read.flip, "on");
+  EXPECT_EQ(read.validation, 0.0);
+  EXPECT_EQ(read.image_size, 224);
+  older["dataset"] = "mnist";
+  EXPECT_EQ(RunConfig::from_json(older.dump(), "old.json").flip, "on");
+  EXPECT_EQ(RunConfig::from_json(older.dump(), "old.json").image_size, 0);
+}
+
 TEST(RunConfig, WhatIsNoConfigurationIsNamed) {
   const auto error = [](const std::string& text) {
     return error_of([&] { RunConfig::from_json(text, "some.json"); });
@@ -123,6 +139,17 @@ TEST(RunConfig, ErrorsNameTheFieldItsValueAndWhatWasExpected) {
   EXPECT_TRUE(contains(error([](auto& c) { c.milestones = {1}; }),
                        "milestones is of use only with the schedules step and multistep"));
   EXPECT_TRUE(contains(error([](auto& c) { c.skip_bad_images = true; }), "image-folder"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.validation = 0.1; }), "image-folder"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.dataset = "image-folder";
+                         c.validation = 1.5;
+                       }),
+                       "validation is 1.5, expected [0, 1)"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.flip = "yes"; }), "flip is 'yes', expected one of: on"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.epochs = 0; }), "epochs is 0, expected 1 to"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.batch_size = -1; }), "batch_size is -1, expected 1 to"));
   EXPECT_TRUE(contains(error([](auto& c) { c.data_dir = "caf\xe9"; }), "expected UTF-8"));
   EXPECT_TRUE(contains(error([](auto& c) { c.drop_path = 1.0; }), "drop_path is 1"));
 }

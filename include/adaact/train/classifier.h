@@ -22,7 +22,7 @@ class Classifier {
   /// Weights that a training run wrote; they say which model and which classes they are for.
   explicit Classifier(const std::filesystem::path& weights, torch::Device device = torch::kCPU);
 
-  /// The likeliest classes of a JPEG or PNG file, likeliest first.
+  /// The likeliest classes of a JPEG, PNG or WebP file, likeliest first.
   std::vector<ClassProbability> classify(const std::filesystem::path& image,
                                          std::size_t most = 5) const;
 

@@ -8,22 +8,29 @@
 
 namespace adaact {
 
+/// Stands for a number that RunConfig::resolve() chooses to fit the data. No number that anybody would type,
+/// so that a wrong one is an error.
+inline constexpr std::int64_t kToFit = std::numeric_limits<std::int64_t>::min();
+
 /// Everything that decides what a training run computes. Two runs with equal configurations give
 /// equal weights.
 struct RunConfig {
-  std::string model = "lenet5";
+  std::string model = "auto";  // that of `weights`, or one that fits the data
   bool batchnorm = true;
   double drop_path = 0.0;
   std::string weights;  // safetensors to begin with; empty: a fresh initialisation
 
-  std::string dataset = "fashion-mnist";
+  std::string dataset = "auto";  // what data_dir holds; without one, fashion-mnist
   std::string data_dir;          // empty: data/<dataset>, or where Debian puts the data
-  std::int64_t image_size = 0;   // 0: the data set's own
+  std::int64_t image_size = 0;   // 0: the data set's own; of an image folder, to fit the model
   std::int64_t resize_size = 0;  // of an image folder, before the centre crop; 0: image_size
   std::int64_t limit_train = 0;  // 0: all
   std::int64_t limit_test = 0;
   bool augment = true;
+  std::string flip = "auto";  // mirror images in training: on, off, or auto: not digits and letters
   bool skip_bad_images = false;
+  /// Of an image folder with nothing to evaluate on: the share of each class's images that is split off.
+  double validation = 0.0;
 
   std::string optimizer = "adaact";
   std::string optimizer_options = "{}";  // JSON; absent ones have their defaults
@@ -33,8 +40,8 @@ struct RunConfig {
   double final_lr_factor = 0.0;          // of cosine: what is left of the learning rate at the end
   std::int64_t warmup_epochs = 0;        // from a tenth of the learning rate
 
-  std::int64_t epochs = 3;
-  std::int64_t batch_size = 128;
+  std::int64_t epochs = kToFit;
+  std::int64_t batch_size = kToFit;
   std::int64_t accumulation = 1;  // batches a step
   double clip_norm = std::numeric_limits<double>::infinity();
   double label_smoothing = 0.0;
@@ -47,8 +54,8 @@ struct RunConfig {
   std::uint64_t seed = 0;
 
   /// Checks every field, with an error that names it, its value and what was expected. Puts actual
-  /// values in place of "one for each core" and of optimizer options that were not given, because
-  /// a default may change with the machine and the version, and makes paths absolute.
+  /// values in place of "auto", kToFit, "one for each core" and of optimizer options that were not given,
+  /// because a default may change with the data, the machine and the version, and makes paths absolute.
   void resolve();
 
   std::string to_json() const;

@@ -1,5 +1,6 @@
 #include "experiments/shelf/run_key.h"
 
+#include <adaact/data/datasets.h>
 #include <adaact/optim/registry.h>
 #include <nlohmann/json.hpp>
 
@@ -21,10 +22,20 @@ void make_numbers_real(json& value) {
   for (auto& each : value) make_numbers_real(each);
 }
 
+/// Fields that there were not always are part of a key only where they change what was always done: the keys
+/// of results from before stay.
+void leave_out_what_was_always_so(const RunConfig& config, json& fields) {
+  if (config.validation == 0.0) fields.erase("validation");
+  const bool flips = config.flip == "auto" ? may_be_mirrored(config.dataset) : config.flip == "on";
+  fields["flip"] = "off";
+  if (flips) fields.erase("flip");
+}
+
 /// Not RunConfig::resolve(): it refuses a GPU where there is none.
 json key_fields(const RunConfig& config) {
   auto fields = json::parse(config.to_json());
   for (const auto* field : kMachineFields) fields.erase(field);
+  leave_out_what_was_always_so(config, fields);
   auto options = json::parse(complete_options(config.optimizer, config.optimizer_options));
   make_numbers_real(options);
   fields["optimizer_options"] = options;

@@ -65,7 +65,8 @@ torch::Tensor Classifier::prepare(const std::filesystem::path& image) const {
   const auto& shape = card_.data.shape;
   const auto side = shape.height;
   std::vector<std::uint8_t> planes(static_cast<std::size_t>(3 * side * side));
-  resize_and_crop(decode_image(image), std::max(card_.resize_size, side), side, planes.data());
+  const auto resize = std::max(card_.resize_size, side);
+  resize_and_crop(decode_image(image, enough_to_resize(resize)), resize, side, planes.data());
   if (shape.channels == 1) planes = to_grey(planes);
   auto input = torch::empty({1, shape.channels, side, side});
   normalizer_.apply(planes.data(), {}, input.data_ptr<float>());

@@ -20,6 +20,7 @@
 #include "io/json_text.h"
 #include "io/near_miss.h"
 #include "io/utf8.h"
+#include "train/run/chosen_defaults.h"
 
 namespace adaact {
 namespace {
@@ -39,7 +40,9 @@ void visit_fields(Config& config, Visitor&& visit) {
   visit("limit_train", config.limit_train);
   visit("limit_test", config.limit_test);
   visit("augment", config.augment);
+  visit("flip", config.flip);
   visit("skip_bad_images", config.skip_bad_images);
+  visit("validation", config.validation);
   visit("optimizer", config.optimizer);
   visit("decay_vectors", config.decay_vectors);
   visit("schedule", config.schedule);
@@ -103,6 +106,13 @@ json to_object(const RunConfig& config) {
   return object;
 }
 
+/// What fields that are absent, or left open, in a file of an earlier version meant there.
+void take_as_before(const json& object, RunConfig& config) {
+  if (!object.contains("flip")) config.flip = "on";
+  const bool own_size = config.dataset == "image-folder" && config.image_size == 0;
+  if (own_size && !object.contains("validation")) config.image_size = 224;
+}
+
 constexpr std::int64_t kMany = std::numeric_limits<std::uint32_t>::max();
 
 void between(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
@@ -147,6 +157,9 @@ void check_model_and_data(const RunConfig& config) {
   const bool folder = config.dataset == "image-folder";
   only_with(config.resize_size != 0, "resize_size", folder, "the data set image-folder");
   only_with(config.skip_bad_images, "skip_bad_images", folder, "the data set image-folder");
+  in_unit_interval("validation", config.validation);
+  only_with(config.validation != 0.0, "validation", folder, "the data set image-folder");
+  one_of("flip", config.flip, {"on", "off"});
   between("batch_size", config.batch_size, 1, kMany);
   one_of("precision", config.precision, {"fp32", "tf32", "bf16"});
   one_of("memory_format", config.memory_format, {"contiguous", "channels-last"});
@@ -209,6 +222,7 @@ void check_device(const std::string& device) {
 }
 
 void RunConfig::resolve() {
+  choose_defaults(*this);
   check_model_and_data(*this);
   check_training(*this);
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
@@ -231,6 +245,7 @@ RunConfig RunConfig::from_json(const std::string& text, const std::string& sourc
       // Without a field that there was not yet when the file was written.
       if (object.contains(name)) read_field(name, object.at(name), value);
     });
+    take_as_before(object, config);
     config.optimizer_options = object.at(kOptimizerOptions).dump();
     known = to_object(config);
   } catch (const std::exception& error) {
