@@ -72,8 +72,7 @@ inline bool is_on(const char* name, const std::string& value) {
 inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
   add_option(command, "--model", config.model, "adaact info lists them; auto: to fit the data");
   add_off_switch(command, "--no-batchnorm", config.batchnorm, "Without batch normalisation");
-  add_option(command, "--dataset", config.dataset,
-             "adaact info lists them; auto: what --data-dir holds");
+  add_option(command, "--dataset", config.dataset, "adaact info lists them; auto: by --data-dir");
   command.add_option("--data-dir", config.data_dir, "Where the data are");
   add_option(command, "--image-size", config.image_size, "Side of the images; 0: to fit");
   add_option(command, "--resize-size", config.resize_size,
@@ -89,7 +88,7 @@ inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
   command.add_flag("--deterministic", config.deterministic, "On a GPU, where it costs time");
   add_option(command, "--threads", config.threads, "Threads that compute; 0: one for each core");
   add_option(command, "--validation", config.validation,
-             "Share of an image folder to test on, if it has no val/ or test/");
+             "Share of an image folder without val/ to test");
 }
 
 }  // namespace adaact::app

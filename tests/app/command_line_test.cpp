@@ -69,8 +69,12 @@ TEST_F(CommandLineTest, HelpFitsAScreenAndShowsDefaults) {
     EXPECT_LE(longest, 80U) << printed;
   }
   const auto help = run({"train", "--help"}).printed;
-  const auto line = help.substr(help.find("--batch-size"));
-  EXPECT_TRUE(contains(line.substr(0, line.find('\n')), "128"));  // its default
+  const auto line = [&](const std::string& option) {
+    const auto from = help.substr(help.find(option));
+    return from.substr(0, from.find('\n'));
+  };
+  EXPECT_TRUE(contains(line("--accumulation"), "1"));  // its default
+  EXPECT_TRUE(contains(line("--batch-size"), "to fit"));
 }
 
 TEST_F(CommandLineTest, VersionAndInfo) {

@@ -89,7 +89,7 @@ TEST_F(ChosenDefaults, OfAFolderOfImagesFitTheirNumber) {
   EXPECT_EQ(config.model, "resnet20");
   EXPECT_EQ(config.image_size, 64);
   EXPECT_EQ(config.batch_size, 32) << "of 400 images";
-  EXPECT_EQ(config.epochs, 40);
+  EXPECT_EQ(config.epochs, 30);
   EXPECT_EQ(config.flip, "on");
   EXPECT_EQ(resolved(config).to_json(), config.to_json());
   auto more = of_images();

@@ -100,7 +100,7 @@ std::int64_t batch_size_to_fit(std::int64_t images) {
 
 /// As many as make so many images in all, within reason: few images are seen often.
 std::int64_t epochs_to_fit(std::int64_t images) {
-  constexpr std::int64_t kImagesInAll = 16'000;
+  constexpr std::int64_t kImagesInAll = 12'000;
   return std::clamp<std::int64_t>(kImagesInAll / std::max<std::int64_t>(images, 1), 10, 60);
 }
 
