@@ -82,6 +82,8 @@ int run(int argc, char** argv) {
   add_eval_command(app, exit_code);
   add_predict_command(app, exit_code);
   add_bench_command(app, exit_code);
+  add_sweep_command(app, exit_code);
+  add_find_lr_command(app, exit_code);
   add_report_command(app, exit_code);
   add_reproduce_command(app, exit_code);
   add_info_command(app, exit_code);

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -6,21 +5,18 @@
 
 #include <adaact/report/run_history.h>
 #include <adaact/train/training_run.h>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "io/json_text.h"
 #include "output.h"
 #include "progress.h"
 #include "run_files.h"
 #include "run_options.h"
 #include "run_summary.h"
 #include "train_seeds.h"
+#include "training_options.h"
 
 namespace adaact::app {
 namespace {
-
-using nlohmann::json;
 
 struct TrainArguments {
   RunConfig config;
@@ -32,15 +28,6 @@ struct TrainArguments {
   double lr = 0.0;
   double weight_decay = 0.0;
 };
-
-void set_optimizer_option(RunConfig& config, const char* name, double value) {
-  TORCH_CHECK(std::isfinite(value), name, " is ", value, ", expected a finite number");
-  auto options = try_parse_json<json>(config.optimizer_options).value;
-  TORCH_CHECK(options.is_object(), "--optimizer-options is '", config.optimizer_options,
-              "', expected a JSON object");
-  options[name] = value;
-  config.optimizer_options = options.dump();
-}
 
 int run_training(const TrainArguments& arguments) {
   const auto& out = arguments.out;
@@ -90,10 +77,6 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_negative());
-  command->add_option("--weights", config.weights, "safetensors to begin with");
-  add_option(*command, "--drop-path", config.drop_path, "Rate of dropped branches");
-  add_option(*command, "--limit-train", config.limit_train, "Train on so many images; 0: all");
-  add_off_switch(*command, "--no-augment", config.augment, "Neither crop nor flip");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
   command->add_flag("--activation-variances", settings.activation_variances,
                     "Measure them in every step");
@@ -102,24 +85,8 @@ void add_train_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--optimizer", config.optimizer, "adaact info lists them");
   auto* lr = command->add_option("--lr", arguments->lr, "Learning rate");
   auto* decay = command->add_option("--weight-decay", arguments->weight_decay, "Weight decay");
-  add_option(*command, "--optimizer-options", config.optimizer_options, "Further ones, as JSON");
-  add_off_switch(*command, "--no-vector-decay", config.decay_vectors,
-                 "No decay of biases, normalisation, tokens");
-  add_option(*command, "--schedule", config.schedule,
-             "constant, step, multistep, cosine(-per-step)");
-  command->add_option("--milestones", config.milestones, "Epochs, for step and multistep")
-      ->delimiter(',')
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_option(*command, "--final-lr-factor", config.final_lr_factor,
-             "What cosine leaves of the learning rate");
-  add_option(*command, "--warmup-epochs", config.warmup_epochs,
-             "Epochs of linear warm-up from a tenth");
-
-  add_option(*command, "--epochs", config.epochs, "Passes over the data");
-  add_option(*command, "--accumulation", config.accumulation, "Batches a step");
-  command->add_option("--clip-norm", config.clip_norm, "Largest norm of the gradient");
-  add_option(*command, "--label-smoothing", config.label_smoothing,
-             "Share of a label spread over all classes");
+  add_step_options(*command, config);
+  add_schedule_options(*command, config);
 
   add_output_options(*command, arguments->output);
 
@@ -127,9 +94,9 @@ void add_train_command(CLI::App& app, int& exit_code) {
     if (command->count("--seeds") > 0 && command->count("--seed") > 0) {
       throw CLI::ExcludesError("--seeds", "--seed");
     }
-    if (lr->count() > 0) set_optimizer_option(arguments->config, "lr", arguments->lr);
+    if (lr->count() > 0) put_optimizer_option(arguments->config, "lr", arguments->lr);
     if (decay->count() > 0) {
-      set_optimizer_option(arguments->config, "weight_decay", arguments->weight_decay);
+      put_optimizer_option(arguments->config, "weight_decay", arguments->weight_decay);
     }
     exit_code = run_training(*arguments);
   });

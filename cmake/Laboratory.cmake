@@ -5,7 +5,7 @@ find_package(PNG REQUIRED)
 find_package(Threads REQUIRED)
 
 adaact_room_sources(ADAACT_DATA_SOURCES data)
-adaact_room_sources(ADAACT_LAB_SOURCES models train report experiments)
+adaact_room_sources(ADAACT_LAB_SOURCES models train report sweep experiments)
 include(cmake/EmbedConfigs.cmake)
 adaact_embed_configs(ADAACT_EMBEDDED_CONFIGS)
 

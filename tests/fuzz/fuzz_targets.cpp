@@ -17,6 +17,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            picture_target(),
                                            image_folder_target(),
                                            run_config_target(),
+                                           sweep_plan_target(),
                                            metrics_target(),
                                            run_model_target(),
                                            run_findings_target(),

@@ -20,6 +20,7 @@ FuzzTarget png_target();
 FuzzTarget picture_target();
 FuzzTarget image_folder_target();
 FuzzTarget run_config_target();
+FuzzTarget sweep_plan_target();
 FuzzTarget metrics_target();
 FuzzTarget run_model_target();
 FuzzTarget run_findings_target();

@@ -42,6 +42,7 @@ struct TrainerOptions {
   /// learning rate may change while it runs.
   bool graph = false;
   std::int64_t state_every = 0;
+  std::int64_t stop_after_epoch = 0;  // run() returns false after so many; 0: it does not
   bool activation_variances =
       false;  // EpochMetrics has them; they cost a pass over all activations
   /// Asked between two steps, or every few of them with a graph, and between two batches of an

@@ -19,6 +19,9 @@ struct RunSettings {
   std::int64_t update_norm_every = 50;
   bool graph = true;                  // on a GPU: steps in CUDA graphs where possible
   bool activation_variances = false;  // in the records of epochs
+  /// Ends the run after so many epochs, if it has more, as if it were interrupted by the signal 0; resumed
+  /// it goes on. 0: to the end.
+  std::int64_t stop_after_epoch = 0;
   /// Hears of what a user should know: a damaged checkpoint, a replaced head.
   std::function<void(const std::string&)> on_message = [](const std::string&) {};
 };
@@ -26,7 +29,7 @@ struct RunSettings {
 struct RunResult {
   enum class Status : std::uint8_t { Finished, AlreadyFinished, Interrupted };
   Status status = Status::Finished;
-  int signal = 0;  // that interrupted it
+  int signal = 0;  // that interrupted it; 0: RunSettings::stop_after_epoch did
 };
 
 /// A training run in a folder of its own:

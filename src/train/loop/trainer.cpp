@@ -70,6 +70,8 @@ class Trainer::Impl {
     if (options_.activation_variances && !variances_) observe_variances();
     if (!engine_) engine_ = make_engine();
     while (state_.epoch < options_.epochs) {
+      const auto last = options_.stop_after_epoch;
+      if (last > 0 && state_.epoch >= last) return false;
       const auto test = train_epoch() ? engine_->evaluate(options_.should_stop) : std::nullopt;
       if (!test) {
         if (variances_) state_.activation_totals = variances_->totals();

@@ -1,17 +1,13 @@
 #include "train/run/run_folder.h"
 
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
-
-#include <fcntl.h>
-#include <sys/file.h>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include "io/atomic_file.h"
+#include "io/folder_lock.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/environment.h"
 #include "train/run/run_file_names.h"
@@ -62,14 +58,7 @@ void RunFolder::add_environment(const std::string& device) const {
 
 fs::path RunFolder::model_file() const { return path_ / kModelFile; }
 
-void RunFolder::lock() {
-  folder_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  TORCH_CHECK(folder_.is_open(), "adaact: cannot open the folder ", path_.string(), ": ",
-              std::strerror(errno));
-  // Some network file systems know no locks: there, two processes at once are the user's care.
-  const bool held = ::flock(folder_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  TORCH_CHECK(!held, "adaact: another process is training in ", path_.string());
-}
+void RunFolder::lock() { folder_ = lock_folder(path_, "training in"); }
 
 void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_)) {

@@ -105,6 +105,17 @@ std::string RunParts::data_description() const {
   return "train " + describe_data(*train_data) + ", test " + describe_data(*test_data);
 }
 
+TrainerOptions step_options(const RunConfig& config) {
+  TrainerOptions options;
+  options.accumulation = config.accumulation;
+  options.clip_norm = config.clip_norm;
+  options.label_smoothing = config.label_smoothing;
+  options.bf16 = config.precision == "bf16";
+  options.device = torch::Device(config.device);
+  options.channels_last = config.memory_format == "channels-last";
+  return options;
+}
+
 Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {
   const bool per_step = config.schedule == "cosine-per-step";
   const auto unit = per_step ? steps_per_epoch : 1;  // of time, in epochs or in steps

@@ -26,19 +26,14 @@ constexpr std::int64_t kMostWorkers = 256;
 
 TrainerOptions trainer_options(const RunConfig& config, const RunSettings& settings,
                                const RunParts& parts) {
-  TrainerOptions options;
+  auto options = step_options(config);
   options.epochs = config.epochs;
-  options.accumulation = config.accumulation;
-  options.clip_norm = config.clip_norm;
-  options.label_smoothing = config.label_smoothing;
-  options.bf16 = config.precision == "bf16";
-  options.device = torch::Device(config.device);
   options.schedule =
       build_schedule(config, Trainer::steps_per_epoch(parts.train_loader, config.accumulation));
   options.update_norm_every = settings.update_norm_every;
-  options.channels_last = config.memory_format == "channels-last";
   options.state_every = settings.checkpoint_every;
   options.activation_variances = settings.activation_variances;
+  options.stop_after_epoch = settings.stop_after_epoch;
   options.should_stop = [] { return InterruptGuard::received() != 0; };
   if (settings.graph && options.device.is_cuda()) {
     const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader,
@@ -153,6 +148,8 @@ TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings
               ", expected ≥ 0");
   TORCH_CHECK(settings_.workers >= 0 && settings_.workers <= kMostWorkers, "workers is ",
               settings_.workers, ", expected 0 to ", kMostWorkers);
+  TORCH_CHECK(settings_.stop_after_epoch >= 0, "stop_after_epoch is ", settings_.stop_after_epoch,
+              ", expected ≥ 0");
 }
 
 RunResult TrainingRun::run(TrainingCallback& callback) {
