@@ -8,6 +8,8 @@ adaact_room_sources(ADAACT_DATA_SOURCES data)
 adaact_room_sources(ADAACT_LAB_SOURCES models train report experiments)
 include(cmake/EmbedConfigs.cmake)
 adaact_embed_configs(ADAACT_EMBEDDED_CONFIGS)
+include(cmake/EmbedPageScript.cmake)
+adaact_embed_page_script(ADAACT_EMBEDDED_PAGE_SCRIPT)
 
 # The room of data by itself, so that its threads can be tested without building the others.
 add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})
@@ -16,7 +18,8 @@ target_link_libraries(adaact_data PUBLIC adaact ZLIB::ZLIB JPEG::JPEG PNG::PNG T
 adaact_use_precompiled_header(adaact_data FILE_BY_FILE)
 adaact_unite_by_room(adaact_data)
 
-add_library(adaact_lab ${ADAACT_LAB_SOURCES} ${ADAACT_EMBEDDED_CONFIGS} $<TARGET_OBJECTS:adaact_data>)
+add_library(adaact_lab ${ADAACT_LAB_SOURCES} ${ADAACT_EMBEDDED_CONFIGS}
+  ${ADAACT_EMBEDDED_PAGE_SCRIPT} $<TARGET_OBJECTS:adaact_data>)
 add_library(adaact::lab ALIAS adaact_lab)
 target_include_directories(adaact_lab PRIVATE src)
 target_include_directories(adaact_lab SYSTEM PRIVATE

@@ -33,7 +33,7 @@ done
 # A tool that is on the PATH will do, wherever it came from: "command package".
 tools=("c++ g++" "cmake cmake" "ninja ninja-build" "gnuplot gnuplot-nox" "python3 python3")
 # Libraries are looked for as packages.
-packages=(nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev
+packages=(nlohmann-json3-dev libcli11-dev libcpp-httplib-dev libgtest-dev libbenchmark-dev
   zlib1g-dev libjpeg62-turbo-dev libpng-dev)
 if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
   # LibTorch only recommends a BLAS and has the reference one without it, a tenth as fast. Of the three

@@ -21,6 +21,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            run_model_target(),
                                            run_findings_target(),
                                            environment_target(),
+                                           test_details_target(),
                                            measurement_target(),
                                            optimizer_options_target(),
                                            optimizer_config_target()};

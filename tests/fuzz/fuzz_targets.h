@@ -24,6 +24,7 @@ FuzzTarget metrics_target();
 FuzzTarget run_model_target();
 FuzzTarget run_findings_target();
 FuzzTarget environment_target();
+FuzzTarget test_details_target();
 FuzzTarget measurement_target();
 FuzzTarget optimizer_options_target();
 FuzzTarget optimizer_config_target();

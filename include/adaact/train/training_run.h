@@ -36,6 +36,7 @@ struct RunResult {
 ///   metrics.jsonl          a line for each step, one for each epoch, and one if it diverged
 ///   events.out.tfevents.*  the same for TensorBoard
 ///   checkpoint.*           the last two
+///   test_details.json      what the test says of each class, with the images most confidently wrong
 ///   model.safetensors      the result, with the names of the classes
 ///
 /// Killed at any instant it loses at most the work since its last checkpoint, and resumed it computes

@@ -1,9 +1,9 @@
 #include "experiments/shelf/run_key.h"
 
-#include <adaact/optim/registry.h>
 #include <nlohmann/json.hpp>
 
 #include "io/checksum.h"
+#include "train/run/canonical_config.h"
 
 namespace adaact {
 namespace {
@@ -14,20 +14,9 @@ using nlohmann::json;
 constexpr const char* kMachineFields[] = {"data_dir",      "deterministic", "device",
                                           "memory_format", "precision",     "threads"};
 
-/// 1 and 1.0 are the same option.
-void make_numbers_real(json& value) {
-  if (value.is_number()) value = value.get<double>();
-  if (!value.is_structured()) return;
-  for (auto& each : value) make_numbers_real(each);
-}
-
-/// Not RunConfig::resolve(): it refuses a GPU where there is none.
 json key_fields(const RunConfig& config) {
-  auto fields = json::parse(config.to_json());
+  auto fields = canonical_fields(config);
   for (const auto* field : kMachineFields) fields.erase(field);
-  auto options = json::parse(complete_options(config.optimizer, config.optimizer_options));
-  make_numbers_real(options);
-  fields["optimizer_options"] = options;
   return fields;
 }
 

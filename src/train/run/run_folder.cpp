@@ -74,8 +74,9 @@ void RunFolder::lock() {
 void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_)) {
     const auto target = unfinished_file(entry.path());
-    if (target && (target == kConfigFile || target == kEnvironmentFile || target == kModelFile ||
-                   CheckpointStore::is_checkpoint(*target))) {
+    if (target &&
+        (target == kConfigFile || target == kEnvironmentFile || target == kTestDetailsFile ||
+         target == kModelFile || CheckpointStore::is_checkpoint(*target))) {
       fs::remove(entry.path());
     }
   }

@@ -6,13 +6,16 @@
 
 #include <adaact/models/weights.h>
 #include <adaact/optim/non_finite.h>
+#include <adaact/train/evaluate.h>
 #include <adaact/train/model_card.h>
 #include <torch/torch.h>
 
+#include "io/atomic_file.h"
 #include "train/graph/set_up_mutex.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/interrupt.h"
+#include "train/run/run_file_names.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_journal.h"
 #include "train/run/run_parts.h"
@@ -68,7 +71,7 @@ class RunInProgress : public TrainingCallback {
     trainer_.add_callback(journal_);
     trainer_.add_callback(*this);
     trainer_.add_callback(callback);
-    if (train()) {
+    if (train() && save_test_details()) {
       save_model();
       return {RunResult::Status::Finished};
     }
@@ -115,6 +118,20 @@ class RunInProgress : public TrainingCallback {
   void save() {
     const RunState state{trainer_.state(), journal_.flush(), data_};
     store_.save(state.trainer.step, make_checkpoint(state, *parts_.model, *parts_.optimizer));
+  }
+
+  /// What the test says in detail, before the model, whose being there says that nothing is missing. False
+  /// if a signal came: then whoever goes on with the run does this again.
+  bool save_test_details() {
+    const torch::Device device(config_.device);
+    std::unique_lock<std::mutex> set_up(set_up_mutex(), std::defer_lock);
+    if (device.is_cuda()) set_up.lock();  // another run's capture would take it for its own
+    const auto evaluation = evaluate_in_detail_unless(
+        [] { return InterruptGuard::received() != 0; }, *parts_.model, parts_.test_loader, device,
+        config_.precision == "bf16", config_.memory_format == "channels-last");
+    if (!evaluation) return false;
+    write_file_atomically(folder_.path() / kTestDetailsFile, evaluation->details.to_json());
+    return true;
   }
 
   void save_model() {
