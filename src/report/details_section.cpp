@@ -14,7 +14,8 @@ std::string class_name(const TestDetails& details, std::int64_t index) {
   return details.classes[static_cast<std::size_t>(index)];
 }
 
-/// "right-9" to nothing. The root makes few mistakes visible.
+/// "right-9" to nothing: right answers as a share of the images of a class, mistakes of the most frequent
+/// one. The root makes rare ones visible.
 std::string heat_of(std::int64_t count, std::int64_t all, bool right) {
   if (count == 0 || all == 0) return "";
   const auto share = std::sqrt(static_cast<double>(count) / static_cast<double>(all));
@@ -26,6 +27,8 @@ Markup matrix_of(const TestDetails& details) {
   const auto classes = details.by_class();
   const auto counts = details.matrix();
   const auto columns = classes.size();
+  const auto mistakes = details.mistakes();
+  const auto most_frequent = mistakes.empty() ? 0 : mistakes.front().images;
   const Attributes column{{"scope", "col"}};
   auto heading = element("th", column, text("Class")) + element("th", column, text("Right"));
   for (const auto& name : details.classes) {
@@ -37,7 +40,8 @@ Markup matrix_of(const TestDetails& details) {
                  element("td", text(percent(classes[row].accuracy())));
     for (std::size_t predicted = 0; predicted < columns; ++predicted) {
       const auto count = counts[row * columns + predicted];
-      const auto heat = heat_of(count, classes[row].images, row == predicted);
+      const bool right = row == predicted;
+      const auto heat = heat_of(count, right ? classes[row].images : most_frequent, right);
       cells += element("td", heat.empty() ? Attributes{} : Attributes{{"class", heat}},
                        text(count == 0 ? "" : grouped(count)));
     }

@@ -141,10 +141,10 @@ std::string Page::write_png(const std::string& png, const std::string& name) con
   return relative_address((figure_folder_.filename() / file_name).string());
 }
 
-void Page::add_figures(const std::vector<Markup>& figures) {
+Markup figures_markup(const std::vector<Markup>& figures) {
   Markup all{"\n"};
   for (const auto& each : figures) all += each;
-  add(element("div", {{"class", "figures"}}, all) + Markup{"\n"});
+  return element("div", {{"class", "figures"}}, all) + Markup{"\n"};
 }
 
 bool Page::remove_figure(const std::string& name) const {

@@ -28,6 +28,9 @@ struct Table {
 /// A table in a box of its own, in which a wide one scrolls.
 Markup to_markup(const Table& table);
 
+/// Figures side by side where there is room.
+Markup figures_markup(const std::vector<Markup>& figures);
+
 /// The line that stands for a series in legends and tables.
 Markup swatch(std::size_t style);
 
@@ -51,8 +54,7 @@ class Page {
   /// Draws the plot and writes its PNG under this name. A plot without points is a sentence instead.
   Markup figure(const Plot& plot, const std::string& name, const std::string& caption);
   Markup heatmap(const Heatmap& heatmap, const std::string& name, const std::string& caption);
-  /// Adds figures side by side where there is room.
-  void add_figures(const std::vector<Markup>& figures);
+  void add_figures(const std::vector<Markup>& figures) { add(figures_markup(figures)); }
 
   /// The whole page. One with a `version` looks for a newer one where it comes from.
   std::string html(const std::optional<std::string>& version = std::nullopt) const;

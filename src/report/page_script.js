@@ -7,7 +7,7 @@
 
   const WIDTH = 400;
   const HEIGHT = 270;
-  const LETTER = 6.6;  // how wide a letter of a tick may be
+  const LETTER = 7.2;  // how wide a letter of a tick may be
   const WANTED_TICKS = 5;
   const MOST_MARKED_POINTS = 24;
   const SMOOTHING = [0, 0.01, 0.02, 0.05, 0.1, 0.2];
@@ -38,7 +38,8 @@
   const tickLabel = (value, axis) => String(Number((value || 0).toPrecision(6))) + (axis.unit || '');
 
   const linearTicks = (axis, low, high) => {
-    let step = roundStep((high - low) / WANTED_TICKS);
+    // An axis that ends at a tick was made longer by up to one.
+    let step = roundStep((high - low) / (axis.tight ? WANTED_TICKS : WANTED_TICKS + 1));
     if (axis.whole) step = Math.max(step, 1);
     const slack = 1e-6 * step;
     const ticks = [];
@@ -256,6 +257,7 @@
     constructor(element) {
       this.element = element;
       this.data = JSON.parse(element.querySelector('script[type="application/json"]').textContent);
+      this.data.series.forEach((series, i, all) => { series.x = series.x || all[i - 1].x; });
       this.choice = choiceOf(this.data);
       this.svg = element.querySelector('svg.plot');
       this.isDrawn = false;
@@ -449,6 +451,7 @@
     onDown(event) {
       const place = this.placeOf(event);
       if (!this.isWithin(place)) return;
+      if (event.pointerType === 'mouse') event.preventDefault();  // it would begin to select text
       this.pointers.set(event.pointerId, {from: place, to: place});
       if (event.pointerType === 'mouse') this.svg.setPointerCapture(event.pointerId);
     }

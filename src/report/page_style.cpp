@@ -70,7 +70,7 @@ figcaption { margin-top: auto; padding-top: .4rem; }
 .plot { display: block; width: 100%; height: auto; margin: .25rem 0; }
 .plot image { image-rendering: pixelated; }
 
-.plot-box { position: relative; }
+.plot-box { position: relative; -webkit-user-select: none; user-select: none; }
 .plot-box .plot { cursor: crosshair; touch-action: pan-y; }
 .tools { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem .5rem; margin: .35rem 0 .1rem; font-size: .8rem; color: var(--muted); }
 .tools button, .toggle { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; }
@@ -93,10 +93,11 @@ button:focus-visible, summary:focus-visible { outline: 2px solid var(--link); ou
 .live.gone { border-color: #b86e00; }
 
 .matrix th, .matrix td { padding: .2rem .45rem; text-align: right; }
+.matrix th:first-child { text-align: left; }
 .matrix th[scope=row] { text-align: left; white-space: nowrap; font-weight: 400; min-width: 0; }
 .matrix thead th { vertical-align: bottom; }
 .matrix thead th:nth-child(n+3) > span { writing-mode: vertical-rl; transform: rotate(180deg); max-height: 9rem; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(8rem, 1fr)); gap: .8rem; margin: 0 0 1rem; padding: 0; list-style: none; font-size: .85rem; line-height: 1.35; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .8rem; margin: 0 0 1rem; padding: 0; list-style: none; font-size: .85rem; line-height: 1.35; }
 .pictures img { display: block; width: 4.5rem; height: 4.5rem; object-fit: contain; object-position: left; image-rendering: pixelated; margin-bottom: .25rem; }
 .of-run { margin: 0 0 1.5rem; }
 .of-run h3 { margin: 0 0 .5rem; }

@@ -1,6 +1,7 @@
 #include "report/plot_data.h"
 
 #include <cstdio>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -64,13 +65,17 @@ std::string number_list(const std::vector<Point>& points, double Point::*number)
   return list + "]";
 }
 
-std::string series_data(const Series& series) {
+/// Places on the x axis are left out where they are those of the series before.
+std::string series_data(const Series& series, std::string& x_before) {
   const auto points = some_of(series.points);
   auto data = "{\"name\":" + json_string(series.name) + ",\"colour\":\"" +
               colour_variable(series.style) + "\"";
   const std::string dashes = dashes_of(series.style);
   if (!dashes.empty()) data += ",\"dashes\":\"" + dashes + "\"";
-  data += ",\"x\":" + number_list(points, &Point::x) + ",\"y\":" + number_list(points, &Point::y);
+  auto x = number_list(points, &Point::x);
+  if (x != x_before) data += ",\"x\":" + x;
+  x_before = std::move(x);
+  data += ",\"y\":" + number_list(points, &Point::y);
   if (series.has_band()) data += ",\"e\":" + number_list(points, &Point::error);
   return data + "}";
 }
@@ -82,8 +87,9 @@ std::string plot_data(const Plot& plot, const std::string& id) {
       "{\"id\":" + json_string(id) + ",\"x\":" + axis_data(plot.x) + ",\"y\":" + axis_data(plot.y);
   if (plot.smoothing > 0.0) data += ",\"smoothing\":" + json_number(plot.smoothing);
   data += ",\"series\":[";
+  std::string x_before;
   for (const auto& series : plot.series) {
-    data += (data.back() == '[' ? "" : ",") + series_data(series);
+    data += (data.back() == '[' ? "" : ",") + series_data(series, x_before);
   }
   return data + "]}";
 }

@@ -175,12 +175,19 @@ void add_second_moments(const std::vector<RunGroup>& groups, Page& page) {
       "divides by, measured for every optimizer. Of several seeds the first is shown.");
   std::vector<Markup> figures{
       page.figure(second_moments_by_layer(groups), "second_moments_by_layer", "")};
+  std::vector<Markup> of_runs;
   for (std::size_t index = 0; index < groups.size(); ++index) {
     const auto& run = groups[index].runs.front()->history;
     if (run.epochs.empty()) continue;
-    figures.push_back(page.figure(second_moments_over_epochs(groups[index].name, run),
+    of_runs.push_back(page.figure(second_moments_over_epochs(groups[index].name, run),
                                   figure_of_run(index + 1), layers_caption(run)));
   }
+  if (groups.size() > kFewRuns && !of_runs.empty()) {
+    page.add_figures(figures);
+    page.add(folded("second moments", "E[a²] over epochs, of each run", figures_markup(of_runs)));
+    return;
+  }
+  figures.insert(figures.end(), of_runs.begin(), of_runs.end());
   page.add_figures(figures);
 }
 

@@ -26,7 +26,7 @@ TEST(DetailsSection, FewClassesHaveAMatrix) {
   const auto html = details_section(made_up_details(3), 2).html;
   EXPECT_TRUE(contains(html,
                        "<th scope=\"row\">class &lt;0&gt;</th><td>50.00 %</td>"
-                       "<td class=\"right-6\">5</td><td class=\"wrong-6\">5</td><td></td>"));
+                       "<td class=\"right-6\">5</td><td class=\"wrong-9\">5</td><td></td>"));
   EXPECT_EQ(count_of("<tr>", html), 4U);
   EXPECT_EQ(count_of("data:image/png;base64," + kRedPixel, html), 2U);
   EXPECT_TRUE(contains(html, "class &lt;1&gt; 99.00 %"));
@@ -59,6 +59,15 @@ TEST(PlotData, IsJsonThatMayStandInAPage) {
   EXPECT_EQ(series["dashes"], "9,4");
   EXPECT_DOUBLE_EQ(series["y"][0], 0.12346);
   EXPECT_DOUBLE_EQ(series["e"][1], 0.5);
+}
+
+TEST(PlotData, SaysWhereCurvesAreOnce) {
+  adaact::Plot plot{"Plot", {}, {}, {}};
+  plot.series = {{"a", {{1, 1}, {2, 2}}, 0}, {"b", {{1, 3}, {2, 4}}, 1}, {"c", {{5, 3}}, 2}};
+  const auto data = nlohmann::json::parse(plot_data(plot, "id"));
+  EXPECT_TRUE(data["series"][0].contains("x"));
+  EXPECT_FALSE(data["series"][1].contains("x"));
+  EXPECT_EQ(data["series"][2]["x"], nlohmann::json{5});
 }
 
 TEST(PlotData, HasNoMorePointsThanAFigureShows) {

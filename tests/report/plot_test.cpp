@@ -12,10 +12,11 @@ using adaact::Axis;
 using adaact::AxisLayout;
 using adaact::drawable_part;
 using adaact::lay_out;
+using adaact::moving_average;
 using adaact::Plot;
 using adaact::Point;
 using adaact::Scale;
-using adaact::smooth;
+using adaact::smoothed;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
