@@ -106,6 +106,9 @@ DRAW_ALL = """
 })
 """
 
+# What is folded up is to be right too.
+UNFOLD_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true; })"
+
 # What a figure shows, by its id.
 STATE = """
 (id => {
@@ -247,7 +250,7 @@ class LoadedPage:
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:2000])
-        return answer["result"]["value"]
+        return answer["result"].get("value")
 
     def state(self, figure):
         return self.evaluate(f"{STATE}({json.dumps(figure)})")
@@ -362,6 +365,7 @@ def missing_files(links):
 def check_once(browser, arguments, name, width, mode):
     """Faults, and the colour of the background."""
     page = LoadedPage(browser, arguments.page.resolve().as_uri(), width, mode)
+    page.evaluate(UNFOLD_ALL)
     content = page.evaluate(CONTENT)
     faults = page.evaluate(f"{FIND_FAULTS}({width})")
     faults += missing_files(content["links"])

@@ -61,7 +61,7 @@ TEST_F(RunGroupsTest, SeedsOfOneConfigurationAreOneGroup) {
   make("faster", other);
   const auto runs = all();
   const auto groups = groups_of(runs);
-  EXPECT_EQ(names_of(groups), (Names{"faster 1", "seed-2 3"}));  // of different folders: the first
+  EXPECT_EQ(names_of(groups), (Names{"faster 1", "sgd-0 3"}));  // of different folders: the first
   EXPECT_EQ(groups[1].runs[0]->history.config.seed, 0U);
   EXPECT_EQ(groups[1].runs[2]->history.config.seed, 10U);
 }
@@ -95,7 +95,7 @@ TEST_F(RunGroupsTest, WhereARunWasCarriedOutIsNoDifferenceButItsPrecisionIs) {
 TEST_F(RunGroupsTest, OptionsThatWereNotGivenAreTheDefaults) {
   make("a-0", seed(0));
   auto said = seed(1);
-  said.config.optimizer_options = R"({"lr": 0.1, "momentum": 0})";
+  said.config.optimizer_options = R"({"lr": 0.1, "momentum": 0.9})";
   make("a-1", said);
   const auto runs = all();
   EXPECT_EQ(groups_of(runs).size(), 1U);
