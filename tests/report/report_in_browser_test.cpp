@@ -49,11 +49,11 @@ class ReportInBrowserTest : public ::testing::Test {
     const int exit_code = checking.wait();
     if (exit_code == kNoBrowser) GTEST_SKIP() << checking.printed();
     EXPECT_EQ(exit_code, 0) << checking.printed();
-    int pictures = 0;  // phone and desktop, light and dark, drawn by gnuplot and by the script
+    int pictures = 0;  // phone and desktop, light and dark
     for (const auto& entry : fs::directory_iterator(screenshots)) {
       if (entry.path().extension() == ".png" && entry.file_size() > 5000) ++pictures;
     }
-    EXPECT_EQ(pictures, 8) << screenshots;
+    EXPECT_EQ(pictures, 4) << screenshots;
   }
 
   TemporaryFolder folder_;
