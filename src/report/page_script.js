@@ -7,7 +7,7 @@
 
   const WIDTH = 400;
   const HEIGHT = 270;
-  const LETTER = 7.2;  // how wide a letter of a tick may be
+  const LETTER = 8.4;  // how wide a letter of a tick may be
   const WANTED_TICKS = 5;
   const MOST_MARKED_POINTS = 24;
   const SMOOTHING = [0, 0.01, 0.02, 0.05, 0.1, 0.2];
@@ -137,7 +137,7 @@
     const yTicks = ticksOf(data.y, y, choice.logY);
     const longest = ticks => Math.max(1, ...ticks.map(([, label]) => label.length));
     const rotated = longest(xTicks) * xTicks.length > 45;
-    const left = 24 + LETTER * longest(yTicks);
+    const left = 26 + LETTER * longest(yTicks);
     const bottom = rotated ? 28 + 4.4 * longest(xTicks) : 40;
     const box = {left, top: 10, right: WIDTH - 14, bottom: HEIGHT - bottom};
     const scale = ([low, high], log, from, to) => {
