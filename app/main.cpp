@@ -81,10 +81,13 @@ int run(int argc, char** argv) {
   add_train_command(app, exit_code);
   add_eval_command(app, exit_code);
   add_predict_command(app, exit_code);
+  add_export_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_report_command(app, exit_code);
   add_reproduce_command(app, exit_code);
   add_info_command(app, exit_code);
+  add_completion_command(app, exit_code);
+  add_help_command(app, exit_code);
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
     command->description(command->get_description() + "; --config FILE: the same from a TOML file");
