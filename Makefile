@@ -53,7 +53,7 @@ deb:
 	@env -u Torch_DIR -u CMAKE_PREFIX_PATH scripts/bootstrap.sh --deb
 	@env -u Torch_DIR -u CMAKE_PREFIX_PATH $(MAKE) --no-print-directory configure PRESET=deb \
 	  CMAKE_ARGS="$(CMAKE_ARGS) -DTorch_DIR=/usr/lib/$$(c++ -print-multiarch)/cmake/Torch"
-	@cmake --build build/deb -j $(JOBS)
+	@cmake --build build/deb -j $(JOBS) --target adaact adaact_lab adaact_tool
 	@cd build/deb && cpack >cpack.log 2>&1 || { cat cpack.log; exit 1; }
 	@ls build/deb/packages/*.deb
 

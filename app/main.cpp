@@ -55,10 +55,13 @@ bool reader_has_gone() {
 }
 
 /// Help text in which the options of `train` fit a screen: no option's name takes a line of its
-/// own, and nothing follows the last one.
+/// own, and nothing follows the last one. Of --config, which belongs to all commands, it says so much.
 class HelpText : public CLI::Formatter {
  public:
   HelpText() { column_width(34); }
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description() + "; --config FILE: the same from a TOML file\n";
+  }
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     auto text = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -90,7 +93,6 @@ int run(int argc, char** argv) {
   add_help_command(app, exit_code);
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
-    command->description(command->get_description() + "; --config FILE: the same from a TOML file");
     command->get_help_ptr()->group("");  // left out: whoever reads the help knows --help
     command->formatter(help_text);
     refuse_empty_values(*command);

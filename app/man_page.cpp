@@ -58,8 +58,9 @@ std::string command_section(const CLI::App& command) {
 }
 
 constexpr char kEnd[] = R"(.SH CONFIGURATION FILES
-Every command takes \fB\-\-config\fR \fIFILE\fR: a TOML file whose names are the long options without
-their dashes. What stands on the command line counts more.
+Every command takes \fB\-\-config\fR \fIFILE\fR:
+a TOML file whose names are the long options without their dashes.
+What stands on the command line counts more.
 .SH EXIT STATUS
 .TP
 0
@@ -76,7 +77,8 @@ Ended by SIGINT or SIGTERM, with everything saved.
 .SH ENVIRONMENT
 .TP
 OMP_WAIT_POLICY
-With \fIpassive\fR threads that wait sleep. That is faster where other programs run beside this one.
+With \fIpassive\fR threads that wait sleep.
+That is faster where other programs run beside this one.
 .SH SEE ALSO
 .BR gnuplot (1),
 which draws the figures of reports.

@@ -12,6 +12,9 @@ add_compile_definitions(NDEBUG)
 add_compile_options(
   $<$<COMPILE_LANGUAGE:CXX>:-fPIC>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
+# Of a shared library CMake would give it a second time. Without that static and shared libraries are made of
+# equal objects, and ccache has those of the one for the other.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIC "")
 
 # LibTorch's headers give no warnings: imported targets are included with -isystem. -Wpedantic is
 # not for nvcc, whose generated host code it would complain about.

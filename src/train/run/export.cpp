@@ -52,6 +52,14 @@ class MadeUpImages {
   at::Generator generator_ = at::detail::createCPUGenerator(/*seed_val=*/0);
 };
 
+/// A model that diverged is of no use to anybody.
+void check_finite(const Model& model, const std::string& source) {
+  for (const auto& [name, tensor] : state_tensors(model)) {
+    TORCH_CHECK(torch::isfinite(tensor).all().item<bool>(), "adaact: '", name, "' in ", source,
+                " holds a number that is not finite: the model has diverged");
+  }
+}
+
 void check_state(const torch::jit::Module& script, const Model& model) {
   std::map<std::string, torch::Tensor> there;
   for (const auto& parameter : script.named_parameters()) there[parameter.name] = parameter.value;
@@ -77,7 +85,6 @@ void compare_outputs(torch::jit::Module& script, TrainedModel& trained, ExportRe
                 actual.sizes(), " for ", size, " images, the model ", expected.sizes());
     const auto largest = std::max(1.0, expected.abs().max().item<double>());
     const auto difference = (actual - expected).abs().max().item<double>() / largest;
-    // Written so that NaN is refused too: a model that diverged is of no use to anybody.
     TORCH_CHECK(difference <= kMostDifference,
                 "adaact: the exported module differs from the model by ", difference,
                 ", expected at most ", kMostDifference);
@@ -91,6 +98,7 @@ void compare_outputs(torch::jit::Module& script, TrainedModel& trained, ExportRe
 ExportReport export_torchscript(const std::filesystem::path& weights,
                                 const std::filesystem::path& out) {
   auto trained = read_trained_model(weights);
+  check_finite(*trained.model, weights.string());
   const auto& normalization = trained.card.data.normalization;
   const auto script = traced_module(
       *trained.model, MadeUpImages(trained.card.data.shape).batch(kTracedBatch),
