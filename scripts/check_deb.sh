@@ -36,15 +36,13 @@ quietly() {
   fi
 }
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-  DEBIAN_FRONTEND=noninteractive OMP_WAIT_POLICY=passive "$@"; }
+  DEBIAN_FRONTEND=noninteractive OMP_WAIT_POLICY=passive ${http_proxy:+http_proxy="$http_proxy"} "$@"; }
 step() { echo "check_deb: $*, $SECONDS s"; }
 
 # The first mirror that this system names, in either of the two forms of its list.
 mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-  grep -oE '^(deb |URIs: ).*' | grep -v security | grep -oE '(https?|file|mirror)[^ ]+' | head -1)
+  sed -nE '/security/!s/^(deb |URIs: ).*(https?:[^ ]+).*/\2/p' | sed -n '1p' || true)
 quietly debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}"
-# Proxies and certificates of this system count there too.
-cp -a /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
 cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
 mount -t proc proc "$root/proc"
 step "a fresh Debian 12 is there"
