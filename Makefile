@@ -9,13 +9,14 @@ CMAKE_ARGS ?=
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
 
-.PHONY: help demo tool test bench format lint clean configure
+.PHONY: help demo tool test bench deb format lint clean configure
 
 help:
 	@echo "make demo     train LeNet-5 on Fashion-MNIST with three optimizers, write a report"
 	@echo "make tool     build the command line tool, adaact"
 	@echo "make test     build everything and run the tests"
 	@echo "make bench    build and run the benchmarks"
+	@echo "make deb      build Debian packages: libadaact0.1, libadaact-dev, adaact"
 	@echo "make format   rewrite the sources with clang-format"
 	@echo "make lint     check their includes, clang-format and clang-tidy"
 	@echo "make clean    remove build/"
@@ -46,6 +47,15 @@ bench:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) --target benchmarks -j $(JOBS)
 	@scripts/bench.sh $(BUILD)
+
+# Always with Debian's LibTorch, which is what the packages depend on.
+deb:
+	@env -u Torch_DIR -u CMAKE_PREFIX_PATH scripts/bootstrap.sh --deb
+	@env -u Torch_DIR -u CMAKE_PREFIX_PATH $(MAKE) --no-print-directory configure PRESET=deb \
+	  CMAKE_ARGS="$(CMAKE_ARGS) -DTorch_DIR=/usr/lib/$$(c++ -print-multiarch)/cmake/Torch"
+	@cmake --build build/deb -j $(JOBS) --target adaact adaact_lab adaact_tool
+	@cd build/deb && cpack >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@ls build/deb/packages/*.deb
 
 format:
 	@scripts/bootstrap.sh --lint

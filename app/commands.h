@@ -12,9 +12,14 @@ void add_train_command(CLI::App& app, int& exit_code);
 void add_eval_command(CLI::App& app, int& exit_code);
 void add_predict_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
+void add_sweep_command(CLI::App& app, int& exit_code);
+void add_find_lr_command(CLI::App& app, int& exit_code);
 void add_report_command(CLI::App& app, int& exit_code);
 void add_reproduce_command(CLI::App& app, int& exit_code);
 void add_info_command(CLI::App& app, int& exit_code);
+void add_export_command(CLI::App& app, int& exit_code);
+void add_help_command(CLI::App& app, int& exit_code);
+void add_completion_command(CLI::App& app, int& exit_code);
 
 /// A line for the user, on the channel for errors.
 void print_message(const std::string& line);
@@ -22,5 +27,6 @@ void print_message(const std::string& line);
 /// silence_notices().
 void print_notice(const std::string& line);
 void silence_notices();
+bool notices_are_wanted();
 
 }  // namespace adaact::app

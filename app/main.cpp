@@ -19,14 +19,17 @@
 #include "io/printable.h"
 #include "io/warning_listener.h"
 #include "kernels/bf16_on_cpu.h"
+#include "signal_answer.h"
+#include "status_line.h"
 
 namespace {
 
-bool notices_are_wanted = true;
+bool notices_are_silenced = false;
 
 }  // namespace
 
 void adaact::app::print_message(const std::string& message) {
+  clear_status_line();
   const std::string name = "adaact: ";
   const auto line = in_one_line(message);
   const bool named = line.compare(0, name.size(), name) == 0;
@@ -34,10 +37,12 @@ void adaact::app::print_message(const std::string& message) {
 }
 
 void adaact::app::print_notice(const std::string& line) {
-  if (notices_are_wanted) print_message(line);
+  if (notices_are_wanted()) print_message(line);
 }
 
-void adaact::app::silence_notices() { notices_are_wanted = false; }
+void adaact::app::silence_notices() { notices_are_silenced = true; }
+
+bool adaact::app::notices_are_wanted() { return !notices_are_silenced; }
 
 namespace {
 
@@ -55,10 +60,13 @@ bool reader_has_gone() {
 }
 
 /// Help text in which the options of `train` fit a screen: no option's name takes a line of its
-/// own, and nothing follows the last one.
+/// own, and nothing follows the last one. Of --config, which belongs to all commands, it says so much.
 class HelpText : public CLI::Formatter {
  public:
   HelpText() { column_width(34); }
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description() + "; --config FILE: the same from TOML or config.json\n";
+  }
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     auto text = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -69,6 +77,7 @@ class HelpText : public CLI::Formatter {
 int run(int argc, char** argv) {
   using namespace adaact::app;
   const adaact::WarningListener warnings(print_notice);
+  answer_signals();
   CLI::App app("AdaAct and its rivals: train, measure, compare", "adaact");
   app.require_subcommand(1);
   app.set_version_flag("--version", ADAACT_VERSION);
@@ -81,13 +90,17 @@ int run(int argc, char** argv) {
   add_train_command(app, exit_code);
   add_eval_command(app, exit_code);
   add_predict_command(app, exit_code);
+  add_export_command(app, exit_code);
   add_bench_command(app, exit_code);
+  add_sweep_command(app, exit_code);
+  add_find_lr_command(app, exit_code);
   add_report_command(app, exit_code);
   add_reproduce_command(app, exit_code);
   add_info_command(app, exit_code);
+  add_completion_command(app, exit_code);
+  add_help_command(app, exit_code);
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
-    command->description(command->get_description() + "; --config FILE: the same from a TOML file");
     command->get_help_ptr()->group("");  // left out: whoever reads the help knows --help
     command->formatter(help_text);
     refuse_empty_values(*command);
@@ -99,8 +112,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     print_message(explain(app, error));
     return 2;
+  } catch (const c10::ValueError& error) {  // of something that was typed
+    print_message(with_option_names(adaact::error_text(error), app, OptionNames::OfValues));
+    return 2;
   } catch (const std::exception& error) {
-    print_message(with_option_names(adaact::error_text(error), app));
+    print_message(with_option_names(adaact::error_text(error), app, OptionNames::OfFields));
     return 1;
   }
   return exit_code;

@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "shell_word.h"
+
 namespace adaact::app {
 
 /// How much a command prints.
@@ -27,8 +29,11 @@ inline void add_output_options(CLI::App& command, OutputOptions& output) {
   command.add_flag("--json", output.json, "Print the result as JSON and nothing else");
 }
 
-inline constexpr char kInterrupted[] =
-    "interrupted; all is saved, and the same command with --resume goes on";
+/// What is said of a training that a signal has ended.
+inline std::string interrupted_text(const std::string& out) {
+  return "interrupted; all is saved, and adaact train --out " + shell_word(out) +
+         " --resume goes on";
+}
 
 inline void say(Verbosity verbosity, const std::string& line) {
   if (verbosity == Verbosity::Normal) std::printf("%s\n", line.c_str());

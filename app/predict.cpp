@@ -23,6 +23,7 @@ struct PredictArguments {
   std::string run;
   std::vector<std::string> images;
   std::string device = "cpu";
+  bool best = false;
   bool json = false;
 };
 
@@ -44,7 +45,8 @@ void print(const std::string& image, const Classes& classes) {
 }
 
 int predict(const PredictArguments& arguments) {
-  const auto weights = weights_of_run(arguments.run);
+  const auto weights =
+      arguments.best ? best_weights_of_run(arguments.run) : weights_of_run(arguments.run);
   const auto device = device_to_use(arguments.device);
   check_device(device);
   const Classifier classifier(weights, torch::Device(device));
@@ -55,7 +57,9 @@ int predict(const PredictArguments& arguments) {
       const auto classes = classifier.classify(image);
       arguments.json ? results.push_back(to_json(image, classes)) : print(image, classes);
     } catch (const std::exception& error) {  // one bad picture does not stop the others
-      print_message(error_text(error));
+      const auto problem = error_text_within_line(error);
+      print_message(problem);
+      if (arguments.json) results.push_back({{"image", image}, {"error", problem}});
       exit_code = 1;
     }
   }
@@ -68,8 +72,9 @@ int predict(const PredictArguments& arguments) {
 void add_predict_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<PredictArguments>();
   auto* command = app.add_subcommand("predict", "Name what is in pictures");
-  command->add_option("--run", arguments->run, "Folder of a finished run")->required();
-  command->add_option("images", arguments->images, "JPEG or PNG files")
+  command->add_option("--run", arguments->run, "Folder of a run, finished or not")->required();
+  command->add_flag("--best", arguments->best, "The best epoch's weights (train --save-best)");
+  command->add_option("images", arguments->images, "JPEG, PNG or WebP files")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--device", arguments->device, "cpu, cuda or cuda:N");

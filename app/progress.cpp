@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "report/format.h"
+#include "signal_answer.h"
+#include "status_line.h"
 
 namespace adaact::app {
 namespace {
@@ -38,47 +42,161 @@ void print_epoch(const EpochMetrics& metrics, const char* before) {
   std::fflush(stdout);
 }
 
-/// Prints a heading and a line for each epoch.
-class EpochLines : public TrainingCallback {
+/// How long a training will still take, from how long it has taken.
+class TimeLeft {
  public:
+  void start(const Trainer& trainer) {
+    start_ = Clock::now();
+    first_step_ = trainer.state().step;
+  }
+  std::int64_t steps_taken(const Trainer& trainer) const {
+    return trainer.state().step - first_step_;
+  }
+  double seconds(const Trainer& trainer) const {
+    const auto elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+    return elapsed / static_cast<double>(steps_taken(trainer)) *
+           static_cast<double>(trainer.steps() - trainer.state().step);
+  }
+
+ private:
+  Clock::time_point start_;
+  std::int64_t first_step_ = 0;
+};
+
+/// Says once about how long a training will take, where that is worth a line.
+class TimeLine {
+ public:
+  void start(const Trainer& trainer) { left_.start(trainer); }
+  void on_step(const Trainer& trainer, const char* before) {
+    constexpr std::int64_t kStepsThatTell = 20;
+    if (!said_ && left_.steps_taken(trainer) >= kStepsThatTell) say(trainer, before);
+  }
+  void on_epoch(const Trainer& trainer, const char* before) {
+    if (!said_ && left_.steps_taken(trainer) > 0) say(trainer, before);
+  }
+
+ private:
+  void say(const Trainer& trainer, const char* before) {
+    constexpr double kShort = 30.0;
+    said_ = true;
+    const auto seconds = left_.seconds(trainer);
+    if (seconds < kShort) return;
+    std::printf("%sabout %s left\n", before, duration(seconds).c_str());
+    std::fflush(stdout);
+  }
+
+  TimeLeft left_;
+  bool said_ = false;
+};
+
+/// Prints nothing; knows what to answer to a signal.
+class StepNotes : public TrainingCallback {
+ public:
+  ~StepNotes() override { note_other_work(); }
   void on_start(const Trainer& trainer) override {
+    note_step_being_taken(trainer.state().step + 1);
+  }
+  void on_step(const Trainer& trainer, const StepMetrics& metrics) override {
+    const bool last_of_epoch = metrics.step % trainer.steps_per_epoch() == 0;
+    last_of_epoch ? note_evaluation() : note_step_being_taken(metrics.step + 1);
+  }
+  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
+    note_step_being_taken(metrics.step + 1);
+  }
+};
+
+/// Prints a heading and a line for each epoch.
+class EpochLines : public StepNotes {
+ public:
+  explicit EpochLines(Introduction introduction) : introduction_(std::move(introduction)) {}
+
+  void on_start(const Trainer& trainer) override {
+    StepNotes::on_start(trainer);
+    introduction_(trainer);
     print_resumed(trainer, "");
     print_heading("");
   }
-  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
+  void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override {
+    StepNotes::on_epoch(trainer, metrics);
     print_epoch(metrics, "");
   }
+
+ private:
+  Introduction introduction_;
+};
+
+/// For a pipe or a file: with a line that says how long it will take.
+class TimedEpochLines : public EpochLines {
+ public:
+  using EpochLines::EpochLines;
+
+  void on_start(const Trainer& trainer) override {
+    EpochLines::on_start(trainer);
+    time_.start(trainer);
+  }
+  void on_step(const Trainer& trainer, const StepMetrics& metrics) override {
+    EpochLines::on_step(trainer, metrics);
+    time_.on_step(trainer, "");
+  }
+  void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override {
+    EpochLines::on_epoch(trainer, metrics);
+    time_.on_epoch(trainer, "");
+  }
+
+ private:
+  TimeLine time_;
+};
+
+/// What the lines of several seeds have in common.
+struct SeedsHeading {
+  Introduction introduction;
+  std::once_flag printed;
 };
 
 /// Prints a line for each epoch of one seed among several.
 class SeedLines : public TrainingCallback {
  public:
-  explicit SeedLines(std::uint64_t seed) {
+  SeedLines(std::uint64_t seed, std::shared_ptr<SeedsHeading> heading)
+      : heading_(std::move(heading)) {
     char text[32];
     std::snprintf(text, sizeof(text), "%4lu  ", seed);
     seed_ = text;
   }
-  void on_start(const Trainer& trainer) override { print_resumed(trainer, seed_.c_str()); }
-  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
+  void on_start(const Trainer& trainer) override {
+    std::call_once(heading_->printed, [&] {
+      heading_->introduction(trainer);
+      print_heading("seed  ");
+    });
+    print_resumed(trainer, seed_.c_str());
+    time_.start(trainer);
+  }
+  void on_step(const Trainer& trainer, const StepMetrics& /*metrics*/) override {
+    time_.on_step(trainer, seed_.c_str());
+  }
+  void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override {
     print_epoch(metrics, seed_.c_str());
+    time_.on_epoch(trainer, seed_.c_str());
   }
 
  private:
+  std::shared_ptr<SeedsHeading> heading_;
   std::string seed_;
+  TimeLine time_;
 };
 
 /// Prints a line for each epoch and, below these, how far the current one is.
 class ProgressBar : public EpochLines {
  public:
-  ~ProgressBar() override { clear(); }
+  using EpochLines::EpochLines;
+  ~ProgressBar() override { clear_status_line(); }
 
   void on_start(const Trainer& trainer) override {
     EpochLines::on_start(trainer);
-    start_ = Clock::now();
-    first_step_ = trainer.state().step;
+    time_.start(trainer);
   }
 
   void on_step(const Trainer& trainer, const StepMetrics& metrics) override {
+    EpochLines::on_step(trainer, metrics);
     const auto now = Clock::now();
     const bool due = now - drawn_ >= std::chrono::milliseconds(100);
     if (!due) return;
@@ -87,25 +205,22 @@ class ProgressBar : public EpochLines {
   }
 
   void on_epoch(const Trainer& trainer, const EpochMetrics& metrics) override {
-    clear();
+    clear_status_line();
     EpochLines::on_epoch(trainer, metrics);
   }
 
  private:
-  void draw(const Trainer& trainer, const StepMetrics& metrics) {
+  void draw(const Trainer& trainer, const StepMetrics& metrics) const {
     const auto& state = trainer.state();
     const auto per_epoch = trainer.steps_per_epoch();
     const auto in_epoch = metrics.step - metrics.epoch * per_epoch;
     const auto images = static_cast<double>(state.images);
-    const auto elapsed = std::chrono::duration<double>(drawn_ - start_).count();
-    const auto left = elapsed / static_cast<double>(metrics.step - first_step_) *
-                      static_cast<double>(trainer.steps() - metrics.step);
     char numbers[120];
     std::snprintf(numbers, sizeof(numbers),
                   " %3ld %%  loss %.4f  top-1 %.2f %%  %.0f images/s  %s left",
                   100 * in_epoch / per_epoch, state.loss_sum / images,
                   100.0 * static_cast<double>(state.correct) / images, images / state.epoch_seconds,
-                  duration(left).c_str());
+                  duration(time_.seconds(trainer)).c_str());
     const std::string head = "epoch " + std::to_string(metrics.epoch + 1) + "/" +
                              std::to_string(trainer.steps() / per_epoch) + " ";
     const auto room =
@@ -117,18 +232,8 @@ class ProgressBar : public EpochLines {
       bar = "[" + std::string(done, '=') +
             std::string(static_cast<std::size_t>(length) - done, ' ') + "]";
     }
-    const auto line =
-        (head + bar + numbers).substr(0, static_cast<std::size_t>(terminal_width() - 1));
-    std::printf("\r\033[K%s", line.c_str());
-    std::fflush(stdout);
-    visible_ = true;
-  }
-
-  void clear() {
-    if (!visible_) return;
-    std::printf("\r\033[K");
-    std::fflush(stdout);
-    visible_ = false;
+    draw_status_line(
+        (head + bar + numbers).substr(0, static_cast<std::size_t>(terminal_width() - 1)));
   }
 
   static long terminal_width() {
@@ -137,25 +242,27 @@ class ProgressBar : public EpochLines {
     return size.ws_col;
   }
 
-  Clock::time_point start_;
+  TimeLeft time_;
   Clock::time_point drawn_{};
-  std::int64_t first_step_ = 0;
-  bool visible_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<TrainingCallback> make_progress(Verbosity verbosity) {
-  if (verbosity != Verbosity::Normal) return std::make_unique<TrainingCallback>();
-  if (::isatty(STDOUT_FILENO) != 0) return std::make_unique<ProgressBar>();
-  return std::make_unique<EpochLines>();
+std::unique_ptr<TrainingCallback> make_progress(Verbosity verbosity,
+                                                const Introduction& introduction) {
+  if (verbosity != Verbosity::Normal) return std::make_unique<StepNotes>();
+  if (::isatty(STDOUT_FILENO) != 0) return std::make_unique<ProgressBar>(introduction);
+  return std::make_unique<TimedEpochLines>(introduction);
 }
 
-void print_heading_of_seeds() { print_heading("seed  "); }
-
-std::unique_ptr<TrainingCallback> make_progress_of_seed(Verbosity verbosity, std::uint64_t seed) {
-  if (verbosity != Verbosity::Normal) return std::make_unique<TrainingCallback>();
-  return std::make_unique<SeedLines>(seed);
+std::function<std::unique_ptr<TrainingCallback>(std::uint64_t seed)> make_progress_of_seeds(
+    Verbosity verbosity, const Introduction& introduction) {
+  if (verbosity != Verbosity::Normal) {
+    return [](std::uint64_t /*seed*/) { return std::make_unique<TrainingCallback>(); };
+  }
+  const auto heading = std::make_shared<SeedsHeading>();
+  heading->introduction = introduction;
+  return [heading](std::uint64_t seed) { return std::make_unique<SeedLines>(seed, heading); };
 }
 
 }  // namespace adaact::app

@@ -169,8 +169,8 @@ void print_findings(const std::vector<Finding>& findings) {
 void check_dataset(const std::string& dataset) {
   const auto known = dataset_names();
   const bool is_known = std::find(known.begin(), known.end(), dataset) != known.end();
-  TORCH_CHECK(dataset.empty() || is_known, "adaact: there is no data set '", dataset, "'",
-              did_you_mean(dataset, known), "; adaact info lists them");
+  TORCH_CHECK_VALUE(dataset.empty() || is_known, "adaact: there is no data set '", dataset, "'",
+                    did_you_mean(dataset, known), "; adaact info lists them");
 }
 
 std::set<std::string> datasets_of(const ExperimentPlan& plan) {
@@ -209,7 +209,7 @@ RunShelf shelf_of(const ReproduceArguments& arguments) {
 void check_seeds(const std::vector<std::uint64_t>& seeds) {
   std::set<std::uint64_t> known;
   for (const auto seed : seeds) {
-    TORCH_CHECK(known.insert(seed).second, "--seeds names ", seed, " twice");
+    TORCH_CHECK_VALUE(known.insert(seed).second, "--seeds names ", seed, " twice");
   }
 }
 
@@ -230,6 +230,38 @@ std::string what_is_missing(const Found& found) {
   return std::to_string(there) + " of " + std::to_string(all) + " runs and measurements are there";
 }
 
+/// What is still to be done of a plan.
+ExperimentPlan missing_part(const Found& found) {
+  ExperimentPlan missing;
+  for (const auto& run : found.runs) {
+    if (!run.history) missing.runs.push_back(run.planned);
+  }
+  for (const auto& measurement : found.measurements) {
+    if (!measurement.measured) missing.measurements.push_back(measurement.planned);
+  }
+  return missing;
+}
+
+/// What it will cost, before it begins; nothing where all is there.
+void announce_cost(const ExperimentPlan& missing, const Machine& machine, Verbosity verbosity) {
+  const auto count = [](std::size_t number, const std::string& thing) {
+    return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+  };
+  std::vector<std::string> work;
+  if (!missing.runs.empty()) work.push_back(count(missing.runs.size(), "run"));
+  if (!missing.measurements.empty()) {
+    work.push_back(count(missing.measurements.size(), "measurement"));
+  }
+  if (work.empty()) return;
+  const bool on_cpu = machine.device == "cpu";
+  const auto cost = estimate_cost(missing, on_cpu ? CostOn::TwoCores : CostOn::Gpu);
+  const auto time = cost.seconds == 0.0
+                        ? std::string("how long it takes is not known")
+                        : cost_text(cost) + (on_cpu ? " on two cores" : " on an H200");
+  say(verbosity,
+      "to do: " + joined(work) + "; " + time + "; Ctrl-C stops it, the same command goes on");
+}
+
 CarryOutResult carry_out_missing(const ReproduceArguments& arguments, const ExperimentPlan& plan) {
   const auto verbosity = arguments.output.verbosity();
   CarryOutOptions options;
@@ -243,6 +275,7 @@ CarryOutResult carry_out_missing(const ReproduceArguments& arguments, const Expe
     std::fflush(stdout);
   };
   options.on_message = print_notice;
+  announce_cost(missing_part(shelf_of(arguments).find_all(plan)), options.machine, verbosity);
   auto shelf = shelf_of(arguments);
   return carry_out(plan, shelf, options);
 }

@@ -64,29 +64,31 @@ inline void use_available_device_of_run(RunConfig& config) {
 
 /// The value of an option that takes "on" or "off".
 inline bool is_on(const char* name, const std::string& value) {
-  TORCH_CHECK(value == "on" || value == "off", name, " is '", value, "', expected on or off");
+  TORCH_CHECK_VALUE(value == "on" || value == "off", name, " is '", value, "', expected on or off");
   return value == "on";
 }
 
 /// What training and evaluation must agree on.
 inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
-  add_option(command, "--model", config.model, "adaact info lists them");
+  add_option(command, "--model", config.model, "adaact info lists them; auto: to fit the data");
   add_off_switch(command, "--no-batchnorm", config.batchnorm, "Without batch normalisation");
-  add_option(command, "--dataset", config.dataset, "adaact info lists them");
+  add_option(command, "--dataset", config.dataset, "adaact info lists them; auto: by --data-dir");
   command.add_option("--data-dir", config.data_dir, "Where the data are");
-  add_option(command, "--image-size", config.image_size, "Side of the images; 0: the data's own");
+  add_option(command, "--image-size", config.image_size, "Side of the images; 0: to fit");
   add_option(command, "--resize-size", config.resize_size,
              "Of an image folder, before the centre crop");
   add_option(command, "--limit-test", config.limit_test, "Test on so many images; 0: all");
   command.add_flag("--skip-bad-images", config.skip_bad_images,
                    "Leave out images that cannot be decoded");
-  add_option(command, "--batch-size", config.batch_size, "Images a batch");
+  add_option(command, "--batch-size", config.batch_size, "Images a batch")->default_str("to fit");
   add_option(command, "--seed", config.seed, "Of everything random")->check(not_negative());
   add_option(command, "--device", config.device, "cpu, cuda or cuda:N");
   add_option(command, "--precision", config.precision, "fp32, tf32 or bf16");
   add_option(command, "--memory-format", config.memory_format, "contiguous or channels-last");
   command.add_flag("--deterministic", config.deterministic, "On a GPU, where it costs time");
   add_option(command, "--threads", config.threads, "Threads that compute; 0: one for each core");
+  add_option(command, "--validation", config.validation,
+             "Share of an image folder without val/ to test");
 }
 
 }  // namespace adaact::app

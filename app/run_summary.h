@@ -15,6 +15,8 @@ inline nlohmann::json summary_of_run(const std::string& folder, const RunHistory
                          {"model", model_of_run(folder).string()},
                          {"finished", run.finished},
                          {"epochs", run.epochs.size()}};
+  const auto epochs = static_cast<std::int64_t>(run.epochs.size());
+  if (run.finished && epochs < run.config.epochs) summary["ended_early"] = true;
   if (run.epochs.empty()) return summary;
   const auto& last = run.epochs.back();
   summary.update({{"steps", last.step},

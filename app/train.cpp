@@ -1,26 +1,26 @@
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <adaact/optim/non_finite.h>
 #include <adaact/report/run_history.h>
 #include <adaact/train/training_run.h>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "io/json_text.h"
+#include "going_on.h"
 #include "output.h"
 #include "progress.h"
 #include "run_files.h"
 #include "run_options.h"
 #include "run_summary.h"
+#include "smaller_rate.h"
+#include "train_block.h"
 #include "train_seeds.h"
+#include "training_options.h"
 
 namespace adaact::app {
 namespace {
-
-using nlohmann::json;
 
 struct TrainArguments {
   RunConfig config;
@@ -29,47 +29,62 @@ struct TrainArguments {
   OutputOptions output;
   std::vector<std::uint64_t> seeds;  // empty: that of the configuration
   std::string graph = "on";
-  double lr = 0.0;
-  double weight_decay = 0.0;
 };
 
-void set_optimizer_option(RunConfig& config, const char* name, double value) {
-  TORCH_CHECK(std::isfinite(value), name, " is ", value, ", expected a finite number");
-  auto options = try_parse_json<json>(config.optimizer_options).value;
-  TORCH_CHECK(options.is_object(), "--optimizer-options is '", config.optimizer_options,
-              "', expected a JSON object");
-  options[name] = value;
-  config.optimizer_options = options.dump();
+/// Takes from the folder all that was not typed.
+void take_over(TrainArguments& arguments, CLI::App& command) {
+  const bool seeds_were_typed = !arguments.seeds.empty();
+  auto begun = begun_run_in(arguments.out);
+  if (seeds_were_typed && begun && begun->seeds.empty()) begun.reset();  // seeds lie below a folder
+  if (!begun) return check_it_may_begin(arguments.out, command);
+  arguments.settings = RunSettings::read(begun->config_file);
+  arguments.graph = arguments.settings.graph ? "on" : "off";
+  go_on_with(arguments.config, *begun, command);
+  if (!seeds_were_typed) arguments.seeds = begun->seeds;
 }
 
-int run_training(const TrainArguments& arguments) {
-  const auto& out = arguments.out;
-  const auto verbosity = arguments.output.verbosity();
-  auto settings = arguments.settings;
-  settings.graph = is_on("graph", arguments.graph);
-  settings.on_message = print_notice;
-  if (verbosity == Verbosity::Quiet) silence_notices();
-  auto config = arguments.config;
-  use_available_device_of_run(config);
-  if (!arguments.seeds.empty()) {
-    return train_seeds(config, arguments.seeds, out, settings, verbosity);
-  }
+int run_alone(RunConfig config, const std::string& out, const RunSettings& settings,
+              Verbosity verbosity) {
   TrainingRun run(config, out, settings);
-  const auto progress = make_progress(verbosity);
-  const auto result = run.run(*progress);
+  config.resolve();
+  const auto progress = make_progress(verbosity, [&](const Trainer& trainer) {
+    std::printf("%s", train_block(config, out, {}, trainer).c_str());
+  });
+  RunResult result;
+  try {
+    result = run.run(*progress);
+  } catch (const NonFiniteError& error) {
+    throw NonFiniteError(error.what() + advice_after_divergence(config));
+  }
   if (verbosity == Verbosity::Json) print_json(summary_of_run(out, RunHistory::read(out)));
+  if (!result.ending.empty()) say(verbosity, "ended early: " + result.ending);
   switch (result.status) {
     case RunResult::Status::AlreadyFinished:
-      say(verbosity, "the run in " + out + " is finished already");
+      say(verbosity, "the run in " + out + " is finished already; --epochs with more than its " +
+                         std::to_string(config.epochs) + " goes on with it");
       return 0;
     case RunResult::Status::Interrupted:
-      say(verbosity, kInterrupted);
+      say(verbosity, interrupted_text(out));
       return 128 + result.signal;
     case RunResult::Status::Finished:
       break;
   }
   say(verbosity, "the model is in " + model_of_run(out).string());
   return 0;
+}
+
+int run_training(TrainArguments& arguments, CLI::App& command) {
+  if (arguments.settings.resume) take_over(arguments, command);
+  const auto verbosity = arguments.output.verbosity();
+  if (verbosity == Verbosity::Quiet) silence_notices();
+  auto& settings = arguments.settings;
+  settings.graph = is_on("graph", arguments.graph);
+  settings.on_message = print_notice;
+  use_available_device_of_run(arguments.config);
+  if (arguments.seeds.empty()) {
+    return run_alone(arguments.config, arguments.out, settings, verbosity);
+  }
+  return train_seeds(arguments.config, arguments.seeds, arguments.out, settings, verbosity);
 }
 
 }  // namespace
@@ -81,57 +96,38 @@ void add_train_command(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("train", "Train a model in a folder of its own");
 
   command->add_option("--out", arguments->out, "Folder of the run")->required();
-  command->add_flag("--resume", settings.resume, "Go on with the run in the folder");
+  command->add_flag("--resume", settings.resume, "Go on with the run in the folder, as it is");
   add_option(*command, "--checkpoint-every", settings.checkpoint_every,
              "Steps; 0: after each epoch");
+  add_option(*command, "--keep-checkpoints", settings.keep_checkpoints,
+             "How many a finished run keeps");
+  command->add_flag("--save-best", settings.save_best, "Keep the best epoch: best.safetensors");
 
   add_model_and_data_options(*command, config);
   command->add_option("--seeds", arguments->seeds, "Several, as 0,1,2: a run for each below --out")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_negative());
-  command->add_option("--weights", config.weights, "safetensors to begin with");
-  add_option(*command, "--drop-path", config.drop_path, "Rate of dropped branches");
-  add_option(*command, "--limit-train", config.limit_train, "Train on so many images; 0: all");
-  add_off_switch(*command, "--no-augment", config.augment, "Neither crop nor flip");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
   command->add_flag("--activation-variances", settings.activation_variances,
                     "Measure them in every step");
   add_option(*command, "--graph", arguments->graph, "On a GPU: steps in CUDA graphs; on or off");
 
   add_option(*command, "--optimizer", config.optimizer, "adaact info lists them");
-  auto* lr = command->add_option("--lr", arguments->lr, "Learning rate");
-  auto* decay = command->add_option("--weight-decay", arguments->weight_decay, "Weight decay");
-  add_option(*command, "--optimizer-options", config.optimizer_options, "Further ones, as JSON");
-  add_off_switch(*command, "--no-vector-decay", config.decay_vectors,
-                 "No decay of biases, normalisation, tokens");
-  add_option(*command, "--schedule", config.schedule,
-             "constant, step, multistep, cosine(-per-step)");
-  command->add_option("--milestones", config.milestones, "Epochs, for step and multistep")
-      ->delimiter(',')
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_option(*command, "--final-lr-factor", config.final_lr_factor,
-             "What cosine leaves of the learning rate");
-  add_option(*command, "--warmup-epochs", config.warmup_epochs,
-             "Epochs of linear warm-up from a tenth");
-
-  add_option(*command, "--epochs", config.epochs, "Passes over the data");
-  add_option(*command, "--accumulation", config.accumulation, "Batches a step");
-  command->add_option("--clip-norm", config.clip_norm, "Largest norm of the gradient");
-  add_option(*command, "--label-smoothing", config.label_smoothing,
-             "Share of a label spread over all classes");
+  add_step_options(*command, config);
+  add_optimizer_number(*command, "--lr", "lr", config, "Learning rate");
+  add_optimizer_number(*command, "--weight-decay", "weight_decay", config, "Weight decay");
+  add_schedule_options(*command, config);
+  add_option(*command, "--patience", config.patience,
+             "End after so many epochs without a better test top-1; 0: never");
 
   add_output_options(*command, arguments->output);
 
-  command->callback([arguments, command, lr, decay, &exit_code] {
+  command->callback([arguments, command, &exit_code] {
     if (command->count("--seeds") > 0 && command->count("--seed") > 0) {
       throw CLI::ExcludesError("--seeds", "--seed");
     }
-    if (lr->count() > 0) set_optimizer_option(arguments->config, "lr", arguments->lr);
-    if (decay->count() > 0) {
-      set_optimizer_option(arguments->config, "weight_decay", arguments->weight_decay);
-    }
-    exit_code = run_training(*arguments);
+    exit_code = run_training(*arguments, *command);
   });
 }
 

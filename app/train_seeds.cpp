@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include <adaact/optim/non_finite.h>
 #include <adaact/report/run_history.h>
 #include <adaact/train/seed_runs.h>
 
@@ -11,6 +12,8 @@
 #include "progress.h"
 #include "report/mean_and_error.h"
 #include "run_summary.h"
+#include "smaller_rate.h"
+#include "train_block.h"
 
 namespace adaact::app {
 namespace {
@@ -24,15 +27,13 @@ struct FinishedRun {
   EpochMetrics last;
 };
 
-/// The message of an error without the name of the tool, which stands at the beginning of the line
-/// anyway.
-std::string error_of(const SeedRuns::Outcome& outcome) {
-  const std::string name = "adaact: ";
+std::string error_of(const SeedRuns::Outcome& outcome, const RunConfig& config) {
   try {
     std::rethrow_exception(outcome.error);
+  } catch (const NonFiniteError& error) {
+    return error_text_within_line(error) + advice_after_divergence(config);
   } catch (const std::exception& error) {
-    const auto message = error_text(error);
-    return message.compare(0, name.size(), name) == 0 ? message.substr(name.size()) : message;
+    return error_text_within_line(error);
   }
 }
 
@@ -71,13 +72,13 @@ void print_table(const std::vector<FinishedRun>& finished) {
 }
 
 void print_summary(const SeedRuns& runs, const Outcomes& outcomes,
-                   const std::vector<FinishedRun>& finished) {
+                   const std::vector<FinishedRun>& finished, const RunConfig& config) {
   auto each = json::array();
   for (const auto& outcome : outcomes) {
     const auto folder = runs.folder_of(outcome.seed);
     if (outcome.error) {
       each.push_back(
-          {{"seed", outcome.seed}, {"run", folder.string()}, {"error", error_of(outcome)}});
+          {{"seed", outcome.seed}, {"run", folder.string()}, {"error", error_of(outcome, config)}});
       continue;
     }
     if (!std::filesystem::exists(config_of_run(folder.string()))) continue;  // not begun
@@ -93,17 +94,18 @@ void print_summary(const SeedRuns& runs, const Outcomes& outcomes,
   print_json(summary);
 }
 
-int exit_code_of(const Outcomes& outcomes, Verbosity verbosity) {
+int exit_code_of(const Outcomes& outcomes, const RunConfig& config, const std::string& out,
+                 Verbosity verbosity) {
   int exit_code = 0;
   for (const auto& outcome : outcomes) {
     if (!outcome.error && outcome.result.status == RunResult::Status::Interrupted) {
       exit_code = 128 + outcome.result.signal;
     }
   }
-  if (exit_code != 0) say(verbosity, kInterrupted);
+  if (exit_code != 0) say(verbosity, interrupted_text(out));
   for (const auto& outcome : outcomes) {
     if (!outcome.error) continue;
-    print_message("seed " + std::to_string(outcome.seed) + ": " + error_of(outcome));
+    print_message("seed " + std::to_string(outcome.seed) + ": " + error_of(outcome, config));
     exit_code = 1;
   }
   return exit_code;
@@ -111,19 +113,20 @@ int exit_code_of(const Outcomes& outcomes, Verbosity verbosity) {
 
 }  // namespace
 
-int train_seeds(const RunConfig& config, const std::vector<std::uint64_t>& seeds,
-                const std::string& out, const RunSettings& settings, Verbosity verbosity) {
+int train_seeds(RunConfig config, const std::vector<std::uint64_t>& seeds, const std::string& out,
+                const RunSettings& settings, Verbosity verbosity) {
   SeedRuns runs(config, seeds, out, settings);
+  config.resolve();
   const auto obstacle = runs.obstacle_to_concurrency();
   if (!obstacle.empty() && seeds.size() > 1)
     settings.on_message("one seed after the other: " + obstacle);
-  if (verbosity == Verbosity::Normal) print_heading_of_seeds();
-  const auto outcomes =
-      runs.run([verbosity](std::uint64_t seed) { return make_progress_of_seed(verbosity, seed); });
+  const auto outcomes = runs.run(make_progress_of_seeds(verbosity, [&](const Trainer& trainer) {
+    std::printf("%s", train_block(config, out, seeds, trainer).c_str());
+  }));
   const auto finished = finished_runs(runs, outcomes);
   if (verbosity == Verbosity::Normal) print_table(finished);
-  if (verbosity == Verbosity::Json) print_summary(runs, outcomes, finished);
-  const auto exit_code = exit_code_of(outcomes, verbosity);
+  if (verbosity == Verbosity::Json) print_summary(runs, outcomes, finished, config);
+  const auto exit_code = exit_code_of(outcomes, config, out, verbosity);
   if (exit_code == 0) say(verbosity, "the models are in " + out);
   return exit_code;
 }

@@ -12,6 +12,9 @@ add_compile_definitions(NDEBUG)
 add_compile_options(
   $<$<COMPILE_LANGUAGE:CXX>:-fPIC>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
+# Of a shared library CMake would give it a second time. Without that static and shared libraries are made of
+# equal objects, and ccache has those of the one for the other.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIC "")
 
 # LibTorch's headers give no warnings: imported targets are included with -isystem. -Wpedantic is
 # not for nvcc, whose generated host code it would complain about.
@@ -63,7 +66,8 @@ set_source_files_properties(${ADAACT_REPORT_SOURCES}
   src/io/atomic_file.cpp src/io/checksum.cpp src/io/file_descriptor.cpp
   src/io/near_miss.cpp src/io/printable.cpp src/io/utf8.cpp
   src/data/decode_image.cpp src/data/decode_jpeg.cpp src/data/decode_png.cpp
-  src/data/record_file.cpp src/data/resample.cpp src/data/shuffle.cpp
+  src/data/decode_webp.cpp src/data/decoded_images.cpp src/data/exif_orientation.cpp
+  src/data/image_listing.cpp src/data/record_file.cpp src/data/resample.cpp src/data/shuffle.cpp
   src/train/run/append_log.cpp src/train/run/event_file.cpp src/train/run/interrupt.cpp
   PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 

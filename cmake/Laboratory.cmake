@@ -3,20 +3,31 @@ find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(Threads REQUIRED)
+# Without it a WebP file is an error that says so.
+list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
+find_package(WebP)
+set(ADAACT_PICTURE_LIBRARIES JPEG::JPEG PNG::PNG)
+if(WebP_FOUND)
+  list(APPEND ADAACT_PICTURE_LIBRARIES WebP::webp)
+endif()
 
 adaact_room_sources(ADAACT_DATA_SOURCES data)
-adaact_room_sources(ADAACT_LAB_SOURCES models train report experiments)
+adaact_room_sources(ADAACT_LAB_SOURCES models train report sweep experiments)
 include(cmake/EmbedConfigs.cmake)
 adaact_embed_configs(ADAACT_EMBEDDED_CONFIGS)
+include(cmake/EmbedPageScript.cmake)
+adaact_embed_page_script(ADAACT_EMBEDDED_PAGE_SCRIPT)
 
 # The room of data by itself, so that its threads can be tested without building the others.
 add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})
 target_include_directories(adaact_data PRIVATE src)
-target_link_libraries(adaact_data PUBLIC adaact ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
+target_link_libraries(adaact_data PUBLIC
+  adaact ZLIB::ZLIB ${ADAACT_PICTURE_LIBRARIES} Threads::Threads)
 adaact_use_precompiled_header(adaact_data FILE_BY_FILE)
 adaact_unite_by_room(adaact_data)
 
-add_library(adaact_lab ${ADAACT_LAB_SOURCES} ${ADAACT_EMBEDDED_CONFIGS} $<TARGET_OBJECTS:adaact_data>)
+add_library(adaact_lab ${ADAACT_LAB_SOURCES} ${ADAACT_EMBEDDED_CONFIGS}
+  ${ADAACT_EMBEDDED_PAGE_SCRIPT} $<TARGET_OBJECTS:adaact_data>)
 add_library(adaact::lab ALIAS adaact_lab)
 target_include_directories(adaact_lab PRIVATE src)
 target_include_directories(adaact_lab SYSTEM PRIVATE
@@ -26,7 +37,7 @@ target_compile_options(adaact_lab PRIVATE ${ADAACT_LITTLE_OPTIMIZATION})
 target_compile_definitions(adaact_lab PRIVATE ADAACT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(adaact_lab
   PUBLIC adaact
-  PRIVATE ZLIB::ZLIB JPEG::JPEG PNG::PNG Threads::Threads)
+  PRIVATE ZLIB::ZLIB ${ADAACT_PICTURE_LIBRARIES} Threads::Threads)
 set_target_properties(adaact_lab PROPERTIES
   EXPORT_NAME lab
   VERSION ${PROJECT_VERSION}

@@ -6,6 +6,7 @@
 #   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set
 #   scripts/bootstrap.sh --browser also Chromium, in which a test looks at the report
 #   scripts/bootstrap.sh --fuzz    also clang with libFuzzer
+#   scripts/bootstrap.sh --deb     also what makes Debian packages
 #   scripts/bootstrap.sh --python  also Python with what its virtual environments need
 #
 # With Torch_DIR or CMAKE_PREFIX_PATH in the environment LibTorch is taken to be there already.
@@ -15,6 +16,7 @@ lint=no
 demo=no
 browser=no
 fuzz=no
+deb=no
 python=no
 for argument in "$@"; do
   case $argument in
@@ -22,9 +24,10 @@ for argument in "$@"; do
     --demo) demo=yes ;;
     --browser) browser=yes ;;
     --fuzz) fuzz=yes ;;
+    --deb) deb=yes ;;
     --python) python=yes ;;
     *)
-      echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--browser] [--fuzz] [--python]" >&2
+      echo "usage: scripts/bootstrap.sh [--lint] [--demo] [--browser] [--fuzz] [--deb] [--python]" >&2
       exit 2
       ;;
   esac
@@ -33,8 +36,8 @@ done
 # A tool that is on the PATH will do, wherever it came from: "command package".
 tools=("c++ g++" "cmake cmake" "ninja ninja-build" "gnuplot gnuplot-nox" "python3 python3")
 # Libraries are looked for as packages.
-packages=(nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev
-  zlib1g-dev libjpeg62-turbo-dev libpng-dev)
+packages=(nlohmann-json3-dev libcli11-dev libcpp-httplib-dev libgtest-dev libbenchmark-dev
+  zlib1g-dev libjpeg62-turbo-dev libpng-dev libwebp-dev)
 if [ -z "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ]; then
   # LibTorch only recommends a BLAS and has the reference one without it, a tenth as fast. Of the three
   # variants of OpenBLAS this one shares the threads of LibTorch instead of fighting with them.
@@ -47,6 +50,10 @@ if [ $fuzz = yes ]; then
   # Debian's clang only recommends its sanitizers and libFuzzer; symbols of a stack come from llvm.
   tools+=("clang++ clang" "llvm-symbolizer llvm")
   packages+=(libclang-rt-dev)
+fi
+if [ $deb = yes ]; then
+  # CPack finds out what programs depend on by dpkg-shlibdeps.
+  tools+=("dpkg-shlibdeps dpkg-dev")
 fi
 if [ $browser = yes ]; then
   tools+=("chromium chromium")

@@ -81,6 +81,7 @@ export corpus seconds longest
 dictionary_of() {
   case $1 in
     jpeg | picture) echo tests/fuzz/dictionaries/jpeg.dict ;;
+    webp | exif) echo tests/fuzz/dictionaries/webp.dict ;;
     png | idx_* | cifar | class_names | image_folder) ;;
     *) echo tests/fuzz/dictionaries/json.dict ;;
   esac

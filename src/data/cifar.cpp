@@ -7,6 +7,7 @@
 #include <adaact/data/record_datasets.h>
 #include <c10/util/Exception.h>
 
+#include "data/data_source.h"
 #include "data/record_file.h"
 #include "io/file_descriptor.h"
 
@@ -52,8 +53,10 @@ std::vector<std::string> read_class_names(const fs::path& path, std::int64_t cla
   return names;
 }
 
-std::int64_t count_records(const fs::path& path, std::int64_t record_bytes) {
-  TORCH_CHECK(fs::exists(path), "adaact: there is no file ", path.string());
+std::int64_t count_records(const fs::path& path, std::int64_t record_bytes,
+                           const std::string& dataset) {
+  TORCH_CHECK(fs::exists(path), "adaact: there is no file ", path.string(), "; ",
+              how_to_get(dataset));
   open_regular_file(path);  // or an error that says what it is
   const auto bytes = static_cast<std::int64_t>(fs::file_size(path));
   const auto records = bytes / record_bytes;
@@ -108,7 +111,7 @@ std::shared_ptr<ImageTensorDataset> read_cifar(const fs::path& folder, CifarKind
   std::vector<Records> files;
   std::int64_t size = 0;
   for (const auto* name : names) {
-    const auto count = count_records(place / name, record_bytes);
+    const auto count = count_records(place / name, record_bytes, info.name);
     files.push_back({count, limit > 0 ? std::min(count, limit - size) : count});
     size += files.back().wanted;
   }

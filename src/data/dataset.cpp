@@ -22,6 +22,8 @@ void Dataset::check_index(std::int64_t index) const {
                     size() - 1);
 }
 
+void Dataset::add_remark(std::string remark) { info_.remarks.push_back(std::move(remark)); }
+
 ImageTensorDataset::ImageTensorDataset(DatasetInfo info, const torch::Tensor& images,
                                        const torch::Tensor& labels)
     : Dataset(std::move(info)), images_(images.contiguous()), labels_(labels.contiguous()) {

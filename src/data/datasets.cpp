@@ -1,5 +1,6 @@
 #include <adaact/data/datasets.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -7,6 +8,9 @@
 #include <adaact/data/record_datasets.h>
 #include <adaact/data/synthetic.h>
 #include <c10/util/Exception.h>
+
+#include "data/data_source.h"
+#include "data/image_listing.h"
 
 namespace adaact {
 namespace {
@@ -18,17 +22,17 @@ using Open = std::function<std::shared_ptr<Dataset>(const DatasetOptions&)>;
 
 fs::path folder_of(const std::string& name, const DatasetOptions& options) {
   const auto folder = options.data_dir.empty() ? usual_data_dir(name) : options.data_dir;
-  const auto* package =
-      name == "fashion-mnist" ? " (or its Debian package, dataset-fashion-mnist)" : "";
-  TORCH_CHECK(!folder.empty(), name, ": data_dir is empty and there is no data/", name,
-              ", expected the folder of the data", package);
+  TORCH_CHECK(!folder.empty(), "adaact: the data set ", name,
+              " is not here: there is no folder data/", name, "; ", how_to_get(name));
+  TORCH_CHECK(fs::is_directory(folder), "adaact: there is no folder ", folder.string(), "; ",
+              how_to_get(name));
   return folder;
 }
 
 void check_own_size(const DatasetInfo& info, const DatasetOptions& options) {
-  TORCH_CHECK(options.image_size == 0 || options.image_size == info.shape.height, info.name,
-              ": image_size is ", options.image_size, ", expected 0 or ", info.shape.height,
-              ", the size of its images");
+  TORCH_CHECK_VALUE(options.image_size == 0 || options.image_size == info.shape.height, info.name,
+                    ": image_size is ", options.image_size, ", expected 0 or ", info.shape.height,
+                    ", the size of its images");
 }
 
 Open mnist(const DatasetInfo& info) {
@@ -53,6 +57,8 @@ std::shared_ptr<Dataset> open_folder(const DatasetOptions& options) {
   folder.resize_size = options.resize_size;
   folder.limit = options.limit;
   folder.skip_bad_images = options.skip_bad_images;
+  folder.validation = options.validation;
+  folder.seed = options.seed;
   return std::make_shared<ImageFolder>(folder);
 }
 
@@ -103,6 +109,21 @@ std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOpti
   TORCH_CHECK(options.image_size >= 0, name, ": image_size is ", options.image_size,
               ", expected >= 0");
   return found->second(options);
+}
+
+std::string dataset_in(const fs::path& folder) {
+  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  if (has("train-images-idx3-ubyte.gz") || has("train-images-idx3-ubyte")) return "fashion-mnist";
+  if (has("data_batch_1.bin") || has("cifar-10-batches-bin")) return "cifar10";
+  if (has("train.bin") || has("cifar-100-binary")) return "cifar100";
+  return fs::is_directory(folder) && !subfolders(folder).empty() ? "image-folder" : "";
+}
+
+bool may_be_mirrored(const std::string& name) { return name != "mnist"; }
+
+bool may_be_mirrored(const std::vector<std::string>& class_names) {
+  return !std::all_of(class_names.begin(), class_names.end(),
+                      [](const auto& name) { return name.size() == 1; });
 }
 
 fs::path usual_data_dir(const std::string& name) {

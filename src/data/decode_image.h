@@ -26,17 +26,29 @@ inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 27;
 inline constexpr std::int64_t kMostScans = 50;
 inline constexpr std::int64_t kMostScannedPixels = 16 * kMostPixels;
 
-/// A JPEG or PNG file as RGB. Grey, palettes and CMYK become RGB, 16 bits become 8, transparency is
-/// dropped. Errors name the file and the byte. An image of too many pixels is refused before memory
-/// is taken for it.
-RgbImage decode_image(const std::filesystem::path& path);
-RgbImage decode_image(const EncodedImage& file);
+/// A JPEG, PNG or WebP file as RGB, turned as its EXIF data say. Grey, palettes and CMYK become RGB, 16 bits
+/// become 8, transparency is dropped. Errors name the file and, where the library tells, the byte. An image
+/// of too many pixels is refused before memory is taken for it.
+///
+/// A JPEG may come out at a half, a quarter or an eighth of its size, where its shorter side still has
+/// `enough` pixels: that saves most of the time that a large photograph takes. 0: never.
+RgbImage decode_image(const std::filesystem::path& path, std::int64_t enough = 0);
+RgbImage decode_image(const EncodedImage& file, std::int64_t enough = 0);
 
-RgbImage decode_jpeg(const EncodedImage& file);
+/// What is enough for resize_and_crop(): its filter then still has four pixels and more to average, so
+/// that hardly anything is seen of how they came about.
+inline constexpr std::int64_t enough_to_resize(std::int64_t resize) { return 4 * resize; }
+
+RgbImage decode_jpeg(const EncodedImage& file, std::int64_t enough = 0);
 RgbImage decode_png(const EncodedImage& file);
+RgbImage decode_webp(const EncodedImage& file);
 
-/// Room for an image, unless its header asks for more than any photograph has, or more than the file can
-/// hold: `least_bytes` is what so many pixels take at least.
+/// An error where a header asks for more pixels than any photograph has, or more than the file can hold:
+/// `least_bytes` is what so many take at least.
+void check_image_size(const EncodedImage& file, std::int64_t height, std::int64_t width,
+                      std::int64_t least_bytes);
+
+/// Room for an image that passes check_image_size().
 RgbImage allocate_image(const EncodedImage& file, std::int64_t height, std::int64_t width,
                         std::int64_t least_bytes);
 

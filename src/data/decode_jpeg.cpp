@@ -16,7 +16,7 @@ namespace {
 /// static steps below, which have nothing to destroy, and every jump lands in guarded().
 class JpegDecoder {
  public:
-  explicit JpegDecoder(const EncodedImage& file) : file_(file) {
+  JpegDecoder(const EncodedImage& file, std::int64_t enough) : file_(file), enough_(enough) {
     info_.err = jpeg_std_error(&errors_);
     info_.client_data = this;
     errors_.error_exit = on_error;
@@ -28,7 +28,12 @@ class JpegDecoder {
 
   RgbImage decode() {
     guarded(read_header);
-    image_ = allocate_image(file_, info_.image_height, info_.image_width, least_bytes());
+    check_image_size(file_, info_.image_height, info_.image_width, least_bytes());
+    info_.scale_num = 1;
+    info_.scale_denom = divisor();
+    guarded(begin_pixels);
+    image_ = {info_.output_height, info_.output_width,
+              std::vector<std::uint8_t>(std::size_t{info_.output_height} * info_.output_width * 3)};
     guarded(read_pixels);
     return std::move(image_);
   }
@@ -67,6 +72,15 @@ class JpegDecoder {
     return blocks / (info_.arith_code != 0 ? 32 : 8);
   }
 
+  /// 1, or the largest by which libjpeg can divide the size and leave enough of it.
+  unsigned divisor() const {
+    const auto shorter = std::int64_t{std::min(info_.image_height, info_.image_width)};
+    for (const unsigned by : {8U, 4U, 2U}) {
+      if (enough_ > 0 && shorter / by >= enough_) return by;
+    }
+    return 1;
+  }
+
   /// libjpeg calls this once for every row of blocks and scan.
   static void check_scans(j_common_ptr info) {
     const auto* image = reinterpret_cast<j_decompress_ptr>(info);
@@ -78,9 +92,10 @@ class JpegDecoder {
     std::longjmp(self->landing_, 1);
   }
 
+  static void begin_pixels(JpegDecoder& self) { jpeg_start_decompress(&self.info_); }
+
   static void read_pixels(JpegDecoder& self) {
     auto* info = &self.info_;
-    jpeg_start_decompress(info);
     const auto row_bytes = std::size_t{info->output_width} * 3;
     const bool cmyk = info->out_color_space == JCS_CMYK;
     JSAMPARRAY inks = nullptr;
@@ -135,6 +150,7 @@ class JpegDecoder {
   }
 
   const EncodedImage& file_;
+  const std::int64_t enough_;  // pixels of the shorter side; 0: all
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
@@ -145,6 +161,8 @@ class JpegDecoder {
 
 }  // namespace
 
-RgbImage decode_jpeg(const EncodedImage& file) { return JpegDecoder(file).decode(); }
+RgbImage decode_jpeg(const EncodedImage& file, std::int64_t enough) {
+  return JpegDecoder(file, enough).decode();
+}
 
 }  // namespace adaact

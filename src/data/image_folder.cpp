@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include <adaact/data/random_stream.h>
 #include <c10/util/Exception.h>
 
 #include "data/decode_image.h"
+#include "data/decoded_images.h"
+#include "data/image_listing.h"
 #include "data/resample.h"
+#include "io/joined.h"
 #include "io/utf8.h"
 
 namespace adaact {
@@ -18,28 +24,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_hidden(const fs::path& path) { return path.filename().string().front() == '.'; }
+/// Where the images of a split are.
+struct FolderOfSplit {
+  fs::path folder;      // of classes
+  fs::path of_classes;  // which of them there are
+  bool shared = false;  // with the other split
+  std::string where;    // in remarks, after "files"
+};
 
-bool has_image_name(const fs::path& path) {
-  auto extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
-std::vector<std::string> subfolders(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && !is_hidden(entry.path())) {
-      names.push_back(entry.path().filename().string());
-    }
+FolderOfSplit find_split(const ImageFolderOptions& options) {
+  const auto parts = find_parts(options.root);
+  const auto root = options.root.string();
+  const auto& evaluation = parts.evaluation;
+  if (options.validation > 0.0) {
+    TORCH_CHECK(evaluation.empty(), "adaact: ", root, " has a folder ",
+                evaluation.filename().string(),
+                " to evaluate on: expected none beside --validation");
+    return {parts.train, parts.train, true, options.split == Split::Train ? "" : " to test on"};
   }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-fs::path split_folder(const ImageFolderOptions& options) {
-  return options.root / (options.split == Split::Train ? "train" : "val");
+  TORCH_CHECK(parts.divided || !subfolders(parts.train).empty(), "adaact: ", root,
+              " has no class: expected a folder of images for each, or train/ and val/ with them");
+  const bool evaluates = options.split == Split::Test;
+  TORCH_CHECK(
+      parts.divided ? !evaluation.empty() || !evaluates : evaluates, "adaact: ", root,
+      " has no val/ or test/ folder: `--validation 0.1` splits off a tenth of the images of "
+      "each class to evaluate on");
+  if (!parts.divided) return {parts.train, parts.train, false, ""};
+  if (evaluates) {
+    return {evaluation, parts.train.empty() ? evaluation : parts.train, false,
+            " in " + evaluation.filename().string()};
+  }
+  TORCH_CHECK(!parts.train.empty(), "adaact: there is no folder ",
+              (options.root / "train").string());
+  return {parts.train, parts.train, false, " in train"};
 }
 
 DatasetInfo describe(const ImageFolderOptions& options) {
@@ -49,10 +66,9 @@ DatasetInfo describe(const ImageFolderOptions& options) {
               "image-folder: resize_size is ", options.resize_size,
               ", expected 0 or >= ", options.image_size, ", the image_size");
   TORCH_CHECK(options.limit >= 0, "image-folder: limit is ", options.limit, ", expected >= 0");
-  const auto folder = split_folder(options);
-  TORCH_CHECK(fs::is_directory(folder), "adaact: there is no folder ", folder.string());
-  const auto train = options.root / "train";
-  const auto& of_classes = fs::is_directory(train) ? train : folder;
+  TORCH_CHECK(options.validation >= 0.0 && options.validation < 1.0, "image-folder: validation is ",
+              options.validation, ", expected [0, 1)");
+  const auto of_classes = find_split(options).of_classes;
   DatasetInfo info{"image-folder",
                    {3, options.image_size, options.image_size},
                    subfolders(of_classes),
@@ -66,32 +82,72 @@ DatasetInfo describe(const ImageFolderOptions& options) {
   return info;
 }
 
-/// Why each image cannot be decoded; empty where it can be.
-std::vector<std::string> find_defects(const std::vector<fs::path>& paths) {
-  std::vector<std::string> defects(paths.size());
+std::vector<std::string> missing_in(const std::vector<std::string>& names,
+                                    const std::vector<std::string>& others) {
+  std::vector<std::string> missing;
+  std::set_difference(names.begin(), names.end(), others.begin(), others.end(),
+                      std::back_inserter(missing));
+  return missing;
+}
+
+void check_same_classes(const FolderOfSplit& split, const std::vector<std::string>& class_names) {
+  const auto there = subfolders(split.folder);
+  std::string difference;
+  const auto add = [&](const fs::path& folder, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    difference += (difference.empty() ? "only " : "; only ") + folder.filename().string() +
+                  " has " + joined(names);
+  };
+  add(split.of_classes, missing_in(class_names, there));
+  add(split.folder, missing_in(there, class_names));
+  TORCH_CHECK(difference.empty(), "adaact: the folders of ", split.folder.parent_path().string(),
+              " have different classes, expected the same: ", difference);
+}
+
+/// One part of the images of a class, in their order: those to evaluate on or the others. Drawn by the
+/// seed; each part has one image at least.
+std::vector<fs::path> part_of_class(const std::vector<fs::path>& images, std::int64_t label,
+                                    const ImageFolderOptions& options) {
+  const auto count = static_cast<std::int64_t>(images.size());
+  const auto share = std::llround(options.validation * static_cast<double>(count));
+  const auto evaluated = std::clamp<std::int64_t>(share, 1, count - 1);
+  std::vector<std::pair<std::uint64_t, std::int64_t>> drawn;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto random =
+        RandomStream(options.seed, RandomPurpose::Validation, static_cast<std::uint32_t>(label),
+                     static_cast<std::uint32_t>(i))
+            .block(0);
+    drawn.emplace_back((std::uint64_t{random.words[1]} << 32) | random.words[0], i);
+  }
+  std::sort(drawn.begin(), drawn.end());
+  std::vector<bool> is_evaluated(images.size(), false);
+  for (std::int64_t i = 0; i < evaluated; ++i) {
+    is_evaluated[static_cast<std::size_t>(drawn[static_cast<std::size_t>(i)].second)] = true;
+  }
+  std::vector<fs::path> part;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    if (is_evaluated[i] == (options.split == Split::Test)) part.push_back(images[i]);
+  }
+  return part;
+}
+
+/// Calls work(i) for i = 0 … count - 1, on all cores.
+template <typename Work>
+void on_all_cores(std::size_t count, const Work& work) {
   std::atomic<std::size_t> next{0};
-  const auto check = [&] {
-    for (auto i = next++; i < paths.size(); i = next++) {
-      try {
-        decode_image(paths[i]);
-      } catch (const c10::Error& error) {
-        defects[i] = error.what_without_backtrace();
-      } catch (const std::exception& error) {
-        defects[i] = "adaact: " + paths[i].string() + ": " + error.what();
-      }
-    }
+  const auto take = [&] {
+    for (auto i = next++; i < count; i = next++) work(i);
   };
   std::vector<std::thread> others;
   try {
     for (auto more = std::thread::hardware_concurrency(); more > 1; --more) {
-      others.emplace_back(check);
+      others.emplace_back(take);
     }
   } catch (const std::system_error&) {
     // Where no further thread can be started, those that run only take longer.
   }
-  check();
+  take();
   for (auto& thread : others) thread.join();
-  return defects;
 }
 
 }  // namespace
@@ -99,33 +155,45 @@ std::vector<std::string> find_defects(const std::vector<fs::path>& paths) {
 ImageFolder::ImageFolder(const ImageFolderOptions& options)
     : Dataset(describe(options)),
       resize_size_(options.resize_size == 0 ? options.image_size : options.resize_size) {
-  find_images(split_folder(options));
+  LeftOut left_out;
+  const auto where = find_images(options, left_out);
   thin_out(options.limit);
-  if (options.skip_bad_images) skip_bad_images();
+  decoded_ =
+      std::make_unique<DecodedImages>(images_.size(), static_cast<std::size_t>(shape().bytes()));
+  for (std::size_t i = 0; i < images_.size(); ++i) images_[i].place = i;
+  if (options.skip_bad_images) skip_bad_images(left_out);
+  if (left_out.count() > 0) add_remark(left_out.text(where));
 }
 
-void ImageFolder::find_images(const fs::path& folder) {
-  for (const auto& name : subfolders(folder)) {
-    TORCH_CHECK(std::binary_search(class_names().begin(), class_names().end(), name),
-                "adaact: ", (folder / name).string(),
-                " is a class that the folder train does not have");
-  }
+ImageFolder::~ImageFolder() = default;
+
+std::string ImageFolder::find_images(const ImageFolderOptions& options, LeftOut& left_out) {
+  const auto split = find_split(options);
+  if (split.folder != split.of_classes) check_same_classes(split, class_names());
+  leave_out_files_of(split.folder, left_out);
   for (std::int64_t label = 0; label < classes(); ++label) {
-    const auto of_class = folder / class_names()[static_cast<std::size_t>(label)];
-    std::vector<fs::path> paths;
-    if (fs::is_directory(of_class)) {
-      for (const auto& entry : fs::directory_iterator(of_class)) {
-        const auto& path = entry.path();
-        if (entry.is_regular_file() && !is_hidden(path) && has_image_name(path)) {
-          paths.push_back(path);
-        }
-      }
-    }
+    const auto of_class = split.folder / class_names()[static_cast<std::size_t>(label)];
+    const auto others = left_out.count();
+    auto paths = images_below(of_class, {options.root, split.folder}, left_out);
+    const auto others_here = left_out.count() - others;
     TORCH_CHECK(!paths.empty(), "adaact: ", of_class.string(),
-                " is an empty class: it has no .jpg, .jpeg or .png file");
-    std::sort(paths.begin(), paths.end());
-    for (auto& path : paths) images_.push_back({std::move(path), label});
+                " is an empty class: it has no file that ends in ", kImageNames,
+                others_here == 0 ? "" : ", and " + std::to_string(others_here) + " other");
+    if (split.shared) {
+      TORCH_CHECK(paths.size() > 1, "adaact: ", of_class.string(),
+                  " has 1 image, expected 2 at least: one to train on and one to evaluate on");
+      paths = part_of_class(paths, label, options);
+    }
+    for (auto& path : paths) images_.push_back({std::move(path), label, 0});
   }
+  // Of a folder that both splits share, the first of them tells.
+  if (split.shared && options.split == Split::Test) left_out = {};
+  const auto unused = find_parts(options.root).unused_test;
+  if (options.split == Split::Test && !unused.empty()) {
+    add_remark(unused.filename().string() + "/ is not used: " + split.folder.filename().string() +
+               "/ is there to evaluate on");
+  }
+  return split.where;
 }
 
 void ImageFolder::thin_out(std::int64_t limit) {
@@ -136,10 +204,18 @@ void ImageFolder::thin_out(std::int64_t limit) {
   images_.resize(static_cast<std::size_t>(limit));
 }
 
-void ImageFolder::skip_bad_images() {
-  std::vector<fs::path> paths;
-  for (const auto& image : images_) paths.push_back(image.path);
-  const auto defects = find_defects(paths);
+void ImageFolder::skip_bad_images(LeftOut& left_out) {
+  std::vector<std::string> defects(images_.size());  // why an image cannot be decoded; else empty
+  on_all_cores(images_.size(), [&](std::size_t i) {
+    try {
+      std::vector<std::uint8_t> pixels(static_cast<std::size_t>(shape().bytes()));
+      read(static_cast<std::int64_t>(i), pixels.data());
+    } catch (const c10::Error& error) {
+      defects[i] = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      defects[i] = "adaact: " + images_[i].path.string() + ": " + error.what();
+    }
+  });
   std::vector<std::int64_t> sound(static_cast<std::size_t>(classes()), 0);
   std::vector<Image> kept;
   for (std::size_t i = 0; i < images_.size(); ++i) {
@@ -148,6 +224,7 @@ void ImageFolder::skip_bad_images() {
       ++sound[static_cast<std::size_t>(images_[i].label)];
     } else {
       TORCH_WARN(defects[i], "; the image is left out");
+      left_out.add(LeftOut::Because::Undecodable, images_[i].path);
       ++skipped_;
     }
   }
@@ -169,8 +246,19 @@ std::int64_t ImageFolder::label(std::int64_t index) const { return image(index).
 
 const fs::path& ImageFolder::path(std::int64_t index) const { return image(index).path; }
 
+const std::uint8_t* ImageFolder::pixels(std::int64_t index) const {
+  return decoded_->find(image(index).place);
+}
+
 void ImageFolder::read(std::int64_t index, std::uint8_t* pixels) const {
-  resize_and_crop(decode_image(path(index)), resize_size_, shape().height, pixels);
+  const auto& [path, label, place] = image(index);
+  if (const auto* there = decoded_->find(place); there != nullptr) {
+    std::memcpy(pixels, there, static_cast<std::size_t>(shape().bytes()));
+    return;
+  }
+  resize_and_crop(decode_image(path, enough_to_resize(resize_size_)), resize_size_, shape().height,
+                  pixels);
+  decoded_->keep(place, pixels);
 }
 
 }  // namespace adaact

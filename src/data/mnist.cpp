@@ -5,6 +5,7 @@
 #include <adaact/data/record_datasets.h>
 #include <c10/util/Exception.h>
 
+#include "data/data_source.h"
 #include "data/record_file.h"
 
 namespace adaact {
@@ -16,12 +17,13 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t kImagesMagic = 0x00000803;
 constexpr std::uint32_t kLabelsMagic = 0x00000801;
 
-fs::path find_file(const fs::path& folder, const std::string& name) {
+fs::path find_file(const fs::path& folder, const std::string& name, const std::string& dataset) {
   TORCH_CHECK(fs::is_directory(folder), "adaact: there is no folder ", folder.string());
   for (const auto& candidate : {folder / (name + ".gz"), folder / name}) {
     if (fs::exists(candidate)) return candidate;
   }
-  TORCH_CHECK(false, "adaact: there is neither ", name, ".gz nor ", name, " in ", folder.string());
+  TORCH_CHECK(false, "adaact: there is neither ", name, ".gz nor ", name, " in ", folder.string(),
+              "; ", how_to_get(dataset));
 }
 
 std::int64_t read_header(RecordFile& file, std::uint32_t magic,
@@ -67,8 +69,8 @@ torch::Tensor read_labels(RecordFile& file, std::int64_t items, std::int64_t cla
 std::shared_ptr<ImageTensorDataset> read_mnist(const fs::path& folder, Split split,
                                                std::int64_t limit, DatasetInfo info) {
   const std::string part = split == Split::Train ? "train" : "t10k";
-  const auto images_path = find_file(folder, part + "-images-idx3-ubyte");
-  const auto labels_path = find_file(folder, part + "-labels-idx1-ubyte");
+  const auto images_path = find_file(folder, part + "-images-idx3-ubyte", info.name);
+  const auto labels_path = find_file(folder, part + "-labels-idx1-ubyte", info.name);
   RecordFile label_file(labels_path);
   RecordFile image_file(images_path);
   const auto size = read_header(image_file, kImagesMagic, {info.shape.height, info.shape.width});

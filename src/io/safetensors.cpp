@@ -12,6 +12,7 @@
 #include "io/file_descriptor.h"
 #include "io/json_text.h"
 #include "io/tensor_header.h"
+#include "io/torch_archive.h"
 
 // Layout: length of the header (8 bytes, little endian), header (JSON, padded with spaces to a
 // multiple of 8), data. The header maps each name to dtype, shape and [begin, end) in the data;
@@ -111,8 +112,8 @@ TensorFile TensorFile::from_bytes(const std::string& bytes, Checksum checksum,
                                   const std::string& source) {
   TORCH_CHECK(bytes.size() >= kLengthBytes, "adaact: ", source, " is no safetensors file: it has ",
               bytes.size(), " bytes");
-  TORCH_CHECK(bytes.rfind("PK\x03\x04", 0) != 0, "adaact: ", source,
-              " is no safetensors file but a zip archive, as torch::save writes; use torch::load");
+  const auto advice = advice_for_torch_archive(bytes, source);
+  TORCH_CHECK(advice.empty(), "adaact: ", source, " is no safetensors file but ", advice);
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   TORCH_CHECK(length <= bytes.size() - kLengthBytes, "adaact: ", source,

@@ -187,38 +187,39 @@ std::string names_with(bool Entry::*flag = nullptr) {
 
 const Entry& find_entry(const std::string& name) {
   const auto found = entries().find(name);
-  TORCH_CHECK(found != entries().end(), "adaact: there is no model '", name,
-              "'; there are: ", names_with());
+  TORCH_CHECK_VALUE(found != entries().end(), "adaact: there is no model '", name,
+                    "'; there are: ", names_with());
   return found->second;
 }
 
 void check_options(const std::string& name, const Entry& entry, const ModelOptions& given) {
   const auto label = "adaact: model '" + name + "': ";
   const auto check_between = [&](const char* what, int64_t value, int64_t most) {
-    TORCH_CHECK(value >= 1 && value <= most, label, what, " is ", value, ", expected 1 to ", most);
+    TORCH_CHECK_VALUE(value >= 1 && value <= most, label, what, " is ", value, ", expected 1 to ",
+                      most);
   };
   check_between("classes", given.classes, kMostClasses);
   check_between("channels", given.channels, kMostChannels);
-  TORCH_CHECK(
+  TORCH_CHECK_VALUE(
       given.channels == 3 || entry.any_channels, label, "channels is ", given.channels,
       ", expected 3; models for any number of channels: ", names_with(&Entry::any_channels));
-  TORCH_CHECK(entry.image_sizes.accept(given.image_size), label, "image_size is ", given.image_size,
-              ", expected ", entry.image_sizes.expected);
-  TORCH_CHECK(given.batchnorm || entry.batchnorm_optional, label,
-              "batchnorm is false, expected true; models that can do without: ",
-              names_with(&Entry::batchnorm_optional));
-  TORCH_CHECK(given.drop_path >= 0.0 && given.drop_path < 1.0, label, "drop_path is ",
-              given.drop_path, ", expected from 0 to below 1");
-  TORCH_CHECK(given.drop_path == 0.0 || entry.takes_drop_path, label, "drop_path is ",
-              given.drop_path,
-              ", expected 0; models that have it: ", names_with(&Entry::takes_drop_path));
+  TORCH_CHECK_VALUE(entry.image_sizes.accept(given.image_size), label, "image_size is ",
+                    given.image_size, ", expected ", entry.image_sizes.expected);
+  TORCH_CHECK_VALUE(given.batchnorm || entry.batchnorm_optional, label,
+                    "batchnorm is false, expected true; models that can do without: ",
+                    names_with(&Entry::batchnorm_optional));
+  TORCH_CHECK_VALUE(given.drop_path >= 0.0 && given.drop_path < 1.0, label, "drop_path is ",
+                    given.drop_path, ", expected from 0 to below 1");
+  TORCH_CHECK_VALUE(given.drop_path == 0.0 || entry.takes_drop_path, label, "drop_path is ",
+                    given.drop_path,
+                    ", expected 0; models that have it: ", names_with(&Entry::takes_drop_path));
   const at::IntArrayRef hidden(given.hidden);
-  TORCH_CHECK(hidden.empty() || entry.takes_hidden, label, "hidden is ", hidden,
-              ", expected none; models that have hidden layers to choose: ",
-              names_with(&Entry::takes_hidden));
+  TORCH_CHECK_VALUE(hidden.empty() || entry.takes_hidden, label, "hidden is ", hidden,
+                    ", expected none; models that have hidden layers to choose: ",
+                    names_with(&Entry::takes_hidden));
   for (const auto size : hidden) {
-    TORCH_CHECK(size >= 1 && size <= kMostHidden, label, "hidden is ", hidden,
-                ", expected sizes of 1 to ", kMostHidden);
+    TORCH_CHECK_VALUE(size >= 1 && size <= kMostHidden, label, "hidden is ", hidden,
+                      ", expected sizes of 1 to ", kMostHidden);
   }
 }
 

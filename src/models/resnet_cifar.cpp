@@ -1,5 +1,7 @@
 #include <adaact/models/resnet_cifar.h>
 
+#include <limits>
+
 #include <torch/nn/init.h>
 
 #include "models/layers.h"
@@ -36,7 +38,9 @@ class BasicBlock : public torch::nn::Module {
   torch::Tensor shortcut(const torch::Tensor& x) {
     if (!projection_.is_empty()) return projection_->forward(x);
     if (stride_ == 1 && new_channels_ == 0) return x;
-    const auto subsampled = x.slice(2, 0, x.size(2), stride_).slice(3, 0, x.size(3), stride_);
+    // To the end, wherever that is: a trace of it takes images of any size.
+    constexpr auto kEnd = std::numeric_limits<int64_t>::max();
+    const auto subsampled = x.slice(2, 0, kEnd, stride_).slice(3, 0, kEnd, stride_);
     const auto before = new_channels_ / 2;
     return torch::constant_pad_nd(subsampled, {0, 0, 0, 0, before, new_channels_ - before});
   }

@@ -38,14 +38,14 @@ class Attention : public torch::nn::Module {
     proj_ = register_module("proj", torch::nn::Linear(width, width));
   }
 
+  /// Nothing in it depends on the number of images N, so that a trace of it takes any.
   torch::Tensor forward(const torch::Tensor& x) {
-    const auto n = x.size(0);
-    const auto t = x.size(1);
-    const auto qkv = qkv_->forward(x)                     // (N, T, 3C)
-                         .reshape({n, t, 3, heads_, -1})  // (N, T, 3, H, D)
-                         .permute({2, 0, 3, 1, 4});       // (3, N, H, T, D)
+    const auto qkv =
+        qkv_->forward(x)                                              // (N, T, 3C)
+            .reshape({-1, x.size(1), 3, heads_, x.size(2) / heads_})  // (N, T, 3, H, D)
+            .permute({2, 0, 3, 1, 4});                                // (3, N, H, T, D)
     const auto mixed = attend(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
-    return proj_->forward(mixed.transpose(1, 2).reshape({n, t, -1}));  // (N, T, C)
+    return proj_->forward(mixed.transpose(1, 2).flatten(2));  // (N, T, C)
   }
 
  private:
@@ -136,8 +136,8 @@ VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
 torch::Tensor VisionTransformer::forward(const torch::Tensor& images) {
   check_images("VisionTransformer", images, options_.channels, options_.image_size);
   const auto patches = patch_embed_->forward(images).flatten(2).transpose(1, 2);  // (N, T−1, C)
-  const auto class_token = cls_token_.expand({images.size(0), -1, -1});
-  const auto tokens = torch::cat({class_token, patches}, 1) + pos_embed_;  // (N, T, C)
+  const auto class_token = cls_token_.expand_as(patches.slice(1, 0, 1));          // (N, 1, C)
+  const auto tokens = torch::cat({class_token, patches}, 1) + pos_embed_;         // (N, T, C)
   // The head reads the class token alone, and normalisation treats every token by itself.
   return head_->forward(norm_->forward(blocks_->forward(tokens).select(1, 0)));
 }

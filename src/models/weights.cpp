@@ -7,6 +7,8 @@
 #include <adaact/io/safetensors.h>
 #include <torch/utils.h>
 
+#include "models/checkpoint_format.h"
+
 namespace adaact {
 namespace {
 
@@ -54,7 +56,9 @@ class Comparison {
                        list("misshapen", misshapen_) + list("misshapen head", other_heads_) +
                        list("of no floating-point dtype", wrong_dtype_);
     if (only_head_differs()) {
-      text += "\n  the rest fits: with replace_head the model keeps its own head";
+      text +=
+          "\n  the rest fits: these weights are for another number of classes; `adaact train "
+          "--weights` (in C++ LoadOptions::replace_head) begins with them and a head of its own";
     }
     return text;
   }
@@ -123,6 +127,26 @@ class Comparison {
   std::vector<std::string> missing_, unexpected_, misshapen_, other_heads_, wrong_dtype_;
 };
 
+/// Entries whose names begin so, without that beginning.
+template <typename Entries>
+Entries entries_below(const std::string& prefix, const Entries& entries) {
+  Entries below;
+  for (const auto& [name, value] : entries) {
+    if (name.rfind(prefix, 0) == 0) below[name.substr(prefix.size())] = value;
+  }
+  return below;
+}
+
+/// The weights in a file that may be a checkpoint.
+TensorFile weights_in(TensorFile file) {
+  const auto format = file.metadata.find("format");
+  if (format == file.metadata.end() || format->second != kCheckpointFormat) return file;
+  TensorFile weights;
+  weights.tensors = entries_below(kModelInCheckpoint, file.tensors);
+  weights.metadata = entries_below(kModelInCheckpoint, file.metadata);
+  return weights;
+}
+
 }  // namespace
 
 NamedTensors state_tensors(const torch::nn::Module& module) {
@@ -142,6 +166,10 @@ void save_weights(const torch::nn::Module& model, const std::filesystem::path& p
   file.write(path);
 }
 
+TensorFile read_weights(const std::filesystem::path& path) {
+  return weights_in(TensorFile::read(path));
+}
+
 LoadReport load_weights(Model& model, const std::filesystem::path& path,
                         const LoadOptions& options) {
   return load_weights(model, TensorFile::read(path), path.string(), options);
@@ -149,6 +177,7 @@ LoadReport load_weights(Model& model, const std::filesystem::path& path,
 
 LoadReport load_weights(Model& model, TensorFile file, const std::string& source,
                         const LoadOptions& options) {
+  file = weights_in(std::move(file));
   const Comparison comparison(model, file);
   const bool replace = options.replace_head && comparison.only_head_differs();
   TORCH_CHECK(replace || comparison.fits(), "adaact: ", source,

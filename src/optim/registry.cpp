@@ -37,12 +37,14 @@ std::vector<torch::optim::OptimizerParamGroup> groups_for(torch::nn::Module& mod
 
 struct Entry {
   std::function<json()> defaults;
+  std::function<void(const json&)> check;
   std::function<OptimizerPointer(torch::nn::Module&, const json&, DecayRule)> make;
 };
 
 template <typename Optimizer, typename Options>
 Entry entry_of() {
   return {[] { return json::parse(Options().to_json()); },
+          [](const json& given) { Options::from_json(given.dump()); },
           [](torch::nn::Module& module, const json& given, DecayRule decay) -> OptimizerPointer {
             const auto options = Options::from_json(given.dump());
             return std::make_unique<Optimizer>(module, groups_for(module, options, decay), options);
@@ -55,6 +57,10 @@ Entry libtorch_entry(const Options& defaults) {
             auto all = options_to_json(defaults);
             write_policy(all, NonFinitePolicy::Throw);
             return all;
+          },
+          [defaults](json given) {
+            take_policy(given, OptionDescription<Options>::kOptimizer);
+            options_from_json(given, defaults);
           },
           [defaults](torch::nn::Module& module, json given, DecayRule decay) -> OptimizerPointer {
             const auto policy = take_policy(given, OptionDescription<Options>::kOptimizer);
@@ -110,21 +116,34 @@ json parse_object(const std::string& name, const std::string& options) {
   return given;
 }
 
-OptimizerPointer make_sam(torch::nn::Module& module, const json& given, DecayRule decay) {
-  const auto base = base_of(given);
-  const auto known = sam_defaults(base);
+/// SAM's own options and those that it hands on.
+struct SamParts {
+  std::string base;
+  SamOptions options;
+  json of_base = json::object();
+};
+
+SamParts sam_parts(const json& given) {
+  SamParts parts;
+  parts.base = base_of(given);
+  const auto known = sam_defaults(parts.base);
   const auto own = json::parse(SamOptions().to_json());
   auto of_sam = json::object();
-  auto of_base = json::object();
   for (const auto& [option, value] : given.items()) {
-    TORCH_CHECK(known.contains(option), "Sam over ", base, ": there is no option '", option,
+    TORCH_CHECK(known.contains(option), "Sam over ", parts.base, ": there is no option '", option,
                 "'; there are: ", joined_keys(known.get<std::map<std::string, json>>()));
     if (option == kBase) continue;
-    (own.contains(option) ? of_sam : of_base)[option] = value;
-    if (option == kPolicyOption) of_base[option] = value;
+    (own.contains(option) ? of_sam : parts.of_base)[option] = value;
+    if (option == kPolicyOption) parts.of_base[option] = value;
   }
-  const auto options = SamOptions::from_json(of_sam.dump());
-  return std::make_unique<Sam>(module, find_entry(base).make(module, of_base, decay), options);
+  parts.options = SamOptions::from_json(of_sam.dump());
+  return parts;
+}
+
+OptimizerPointer make_sam(torch::nn::Module& module, const json& given, DecayRule decay) {
+  const auto parts = sam_parts(given);
+  return std::make_unique<Sam>(module, find_entry(parts.base).make(module, parts.of_base, decay),
+                               parts.options);
 }
 
 }  // namespace
@@ -150,6 +169,13 @@ OptimizerPointer make_optimizer(const OptimizerConfig& config, torch::nn::Module
 
 std::string default_options(const std::string& name, const std::string& sam_base) {
   return (name == kSam ? sam_defaults(sam_base) : find_entry(name).defaults()).dump();
+}
+
+void check_options(const std::string& name, const std::string& options) {
+  const auto given = parse_object(name, options);
+  if (name != kSam) return find_entry(name).check(given);
+  const auto parts = sam_parts(given);
+  find_entry(parts.base).check(parts.of_base);
 }
 
 std::string complete_options(const std::string& name, const std::string& options) {

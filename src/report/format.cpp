@@ -24,6 +24,20 @@ std::string decimal(double value) {
   return formatted(std::abs(value) < 1e4 ? "%.4f" : "%.2e", value);
 }
 
+std::string percent(const MeanAndError& fraction) {
+  if (!std::isfinite(fraction.mean) || !std::isfinite(fraction.standard_error)) {
+    return percent(fraction.mean);
+  }
+  return formatted("%.2f ± %.2f %%", 100.0 * fraction.mean, 100.0 * fraction.standard_error);
+}
+
+std::string decimal(const MeanAndError& value) {
+  if (!std::isfinite(value.mean) || !std::isfinite(value.standard_error)) {
+    return decimal(value.mean);
+  }
+  return decimal(value.mean) + " ± " + decimal(value.standard_error);
+}
+
 std::string fixed(double value, int decimals) {
   return std::isfinite(value) ? formatted("%.*f", decimals, value) : kNothing;
 }

@@ -101,13 +101,14 @@ RenderedPlot draw(const std::function<std::string(const fs::path&, const fs::pat
 void check_gnuplot() { run_gnuplot("/dev/null", "/dev/null"); }
 
 RenderedPlot render_plot(const Plot& described, const std::string& id) {
-  const auto plot = drawable_part(described);
+  const auto plot = smoothed(drawable_part(described));
   TORCH_CHECK(!plot.series.empty(), "adaact: the plot '", plot.title,
               "' has no points, expected at least one");
   auto rendered =
       draw([&](const fs::path& svg, const fs::path& png) { return gnuplot_script(plot, svg, png); },
            plot.title);
   std::vector<std::string> names;
+  for (const auto index : series_with_bands(plot)) names.push_back(plot.series[index].name);
   for (const auto& series : plot.series) names.push_back(series.name);
   rendered.svg = svg_for_page(rendered.svg, plot.title, names, id);
   return rendered;

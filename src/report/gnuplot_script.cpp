@@ -47,20 +47,31 @@ std::string axis_commands(const std::string& name, const Axis& axis, const AxisL
          coloured;
 }
 
-std::string data_blocks(const Plot& plot) {
+/// x, y and the band around it, within what is drawn: a logarithm has no other side.
+std::string data_blocks(const Plot& plot, const AxisLayout& y) {
   std::string blocks;
   for (std::size_t index = 0; index < plot.series.size(); ++index) {
     blocks += "$series" + std::to_string(index) + " << end_of_data\n";
     for (const auto& point : plot.series[index].points) {
-      blocks += digits(point.x) + " " + digits(point.y) + "\n";
+      blocks += digits(point.x) + " " + digits(point.y);
+      blocks += " " + digits(std::max(point.y - point.error, y.low));
+      blocks += " " + digits(std::min(point.y + point.error, y.high)) + "\n";
     }
     blocks += "end_of_data\n";
   }
   return blocks;
 }
 
+/// Bands first, so that no line lies under the band of another.
 std::string plot_command(const Plot& plot, const PlotColours& colours) {
   std::string command;
+  for (const auto index : series_with_bands(plot)) {
+    const auto& series = plot.series[index];
+    command += command.empty() ? "plot " : ", \\\n  ";
+    command += "$series" + std::to_string(index) + " using 1:3:4 with filledcurves";
+    command += " fs transparent solid 0.18 noborder lc rgb '";
+    command += colours.series.at(colour_of(series.style)) + "' notitle";
+  }
   for (std::size_t index = 0; index < plot.series.size(); ++index) {
     const auto& series = plot.series[index];
     const std::string dashes = dashes_of(series.style);
@@ -83,6 +94,10 @@ struct PlotLayout {
       for (const auto& point : series.points) {
         x_values.push_back(point.x);
         y_values.push_back(point.y);
+        if (point.error == 0.0) continue;
+        y_values.push_back(point.y + point.error);
+        const auto low = point.y - point.error;
+        if (plot.y.scale == Scale::Linear || low > 0.0) y_values.push_back(low);
       }
     }
     x = lay_out(plot.x, x_values);
@@ -158,9 +173,17 @@ PlotColours colours_on_white() {
   return colours;
 }
 
+std::vector<std::size_t> series_with_bands(const Plot& plot) {
+  std::vector<std::size_t> with_bands;
+  for (std::size_t index = 0; index < plot.series.size(); ++index) {
+    if (plot.series[index].has_band()) with_bands.push_back(index);
+  }
+  return with_bands;
+}
+
 std::string gnuplot_script(const Plot& plot, const fs::path& svg, const fs::path& png) {
   const PlotLayout layout(plot);
-  return "set encoding utf8\n" + data_blocks(plot) + svg_commands(plot, layout, svg) +
+  return "set encoding utf8\n" + data_blocks(plot, layout.y) + svg_commands(plot, layout, svg) +
          png_commands(plot, layout, png);
 }
 

@@ -1,20 +1,16 @@
 #include "report/named_runs.h"
 
-#include <algorithm>
 #include <map>
 
 #include <c10/util/Exception.h>
+
+#include "report/find_runs.h"
+#include "train/run/run_file_names.h"
 
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A path without "." and "..", and without a slash at the end.
-fs::path full_path(const fs::path& folder) {
-  const auto path = fs::absolute(folder).lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
-}
 
 /// The last `count` parts of a path; all of it where it has no more.
 std::string last_parts(const fs::path& path, std::size_t count) {
@@ -23,6 +19,13 @@ std::string last_parts(const fs::path& path, std::size_t count) {
   fs::path parts;
   for (; part != path.end(); ++part) parts /= *part;
   return parts.string();
+}
+
+}  // namespace
+
+fs::path full_path(const fs::path& folder) {
+  const auto path = fs::absolute(folder).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
 }
 
 std::vector<std::string> distinct_names(const std::vector<fs::path>& paths) {
@@ -45,20 +48,23 @@ std::vector<std::string> distinct_names(const std::vector<fs::path>& paths) {
   return names;
 }
 
-}  // namespace
+NamedRun read_run(const fs::path& folder) {
+  return {"", RunHistory::read(folder), read_test_details(folder / kTestDetailsFile)};
+}
+
+void name_by_folders(std::vector<NamedRun>& runs) {
+  std::vector<fs::path> paths;
+  paths.reserve(runs.size());
+  for (const auto& run : runs) paths.push_back(full_path(run.history.folder));
+  const auto names = distinct_names(paths);
+  for (std::size_t index = 0; index < runs.size(); ++index) runs[index].name = names[index];
+}
 
 std::vector<NamedRun> read_runs(const std::vector<fs::path>& folders) {
   TORCH_CHECK(!folders.empty(), "adaact: there are no runs to report on; name at least one folder");
-  std::vector<fs::path> paths;
   std::vector<NamedRun> runs;
-  for (const auto& folder : folders) {
-    const auto path = full_path(folder);
-    if (std::find(paths.begin(), paths.end(), path) != paths.end()) continue;
-    paths.push_back(path);
-    runs.push_back({"", RunHistory::read(folder)});
-  }
-  const auto names = distinct_names(paths);
-  for (std::size_t index = 0; index < runs.size(); ++index) runs[index].name = names[index];
+  for (const auto& folder : find_runs(folders)) runs.push_back(read_run(folder));
+  name_by_folders(runs);
   return runs;
 }
 

@@ -7,8 +7,11 @@
 
 #include "io/atomic_file.h"
 #include "report/gnuplot.h"
+#include "report/page_script.h"
 #include "report/page_style.h"
 #include "report/palette.h"
+#include "report/plot_data.h"
+#include "report/plot_svg.h"
 
 namespace adaact {
 namespace {
@@ -36,13 +39,27 @@ Markup legend(const Plot& plot) {
   return element("ul", {{"class", "legend"}}, entries);
 }
 
+/// `png_address` is empty where there is no PNG.
 Markup figure_of(const std::string& title, const Markup& drawing, const std::string& caption,
                  const std::string& png_address) {
-  const auto below =
-      text(caption.empty() ? "" : caption + " ") +
-      element("a", {{"href", png_address}, {"aria-label", "PNG of " + title}}, text("PNG"));
+  auto below = text(caption);
+  if (!png_address.empty()) {
+    below += text(caption.empty() ? "" : " ") +
+             element("a", {{"href", png_address}, {"aria-label", "PNG of " + title}}, text("PNG"));
+  }
   return element("figure", element("h3", text(title)) + drawing + element("figcaption", below)) +
          Markup{"\n"};
+}
+
+/// The place of a drawing that the page's script makes.
+Markup empty_drawing(const std::string& title) {
+  const auto box = "0 0 " + std::to_string(kPlotWidth) + " " + std::to_string(kPlotHeight);
+  return element("svg",
+                 {{"class", "plot"}, {"viewBox", box}, {"role", "img"}, {"aria-label", title}}, {});
+}
+
+Markup data_for_script(const Plot& plot, const std::string& name) {
+  return {"<script type=\"application/json\">" + plot_data(plot, name) + "</script>"};
 }
 
 Markup figure_of_nothing(const std::string& title) {
@@ -79,6 +96,8 @@ Markup swatch(std::size_t style) {
                  element("line", line, {}));
 }
 
+Page::Page(std::string title) : title_(std::move(title)) {}
+
 Page::Page(fs::path path, std::string title) : path_(std::move(path)), title_(std::move(title)) {
   std::error_code unknown;
   TORCH_CHECK(path_.has_filename() && !fs::is_directory(path_, unknown),
@@ -100,8 +119,12 @@ void Page::add_paragraph(const std::string& paragraph, const std::string& style)
 Markup Page::figure(const Plot& plot, const std::string& name, const std::string& caption) {
   const auto shown = drawable_part(plot);
   if (shown.series.empty()) return figure_of_nothing(plot.title);
+  const auto data = data_for_script(shown, name);
+  if (path_.empty()) {
+    return figure_of(plot.title, legend(shown) + empty_drawing(plot.title) + data, caption, "");
+  }
   const auto rendered = render_plot(shown, name);
-  return figure_of(plot.title, legend(shown) + Markup{rendered.svg}, caption,
+  return figure_of(plot.title, legend(shown) + Markup{rendered.svg} + data, caption,
                    write_png(rendered.png, name));
 }
 
@@ -118,26 +141,31 @@ std::string Page::write_png(const std::string& png, const std::string& name) con
   return relative_address((figure_folder_.filename() / file_name).string());
 }
 
-void Page::add_figures(const std::vector<Markup>& figures) {
+Markup figures_markup(const std::vector<Markup>& figures) {
   Markup all{"\n"};
   for (const auto& each : figures) all += each;
-  add(element("div", {{"class", "figures"}}, all) + Markup{"\n"});
+  return element("div", {{"class", "figures"}}, all) + Markup{"\n"};
 }
 
 bool Page::remove_figure(const std::string& name) const {
   return fs::remove(figure_folder_ / (name + ".png"));
 }
 
-void Page::write() const {
+std::string Page::html(const std::optional<std::string>& version) const {
   const auto head =
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n" +
-      element("title", text(title_)).html + "\n<style>" + page_style() +
-      "</style>\n</head>\n<body>\n";
+      element("title", text(title_)).html + "\n<style>" + page_style() + "</style>\n</head>\n";
   const auto main =
       element("main", Markup{"\n"} + element("h1", text(title_)) + Markup{"\n"} + body_);
-  write_file_atomically(path_, head + main.html + "\n</body>\n</html>\n");
+  const Markup script{"<script>\n" + page_script() + "</script>"};
+  const auto attributes = version ? Attributes{{"data-version", *version}} : Attributes{};
+  const auto body =
+      element("body", attributes, Markup{"\n"} + main + Markup{"\n"} + script + Markup{"\n"});
+  return head + body.html + "\n</html>\n";
 }
+
+void Page::write() const { write_file_atomically(path_, html()); }
 
 }  // namespace adaact

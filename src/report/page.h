@@ -28,12 +28,20 @@ struct Table {
 /// A table in a box of its own, in which a wide one scrolls.
 Markup to_markup(const Table& table);
 
+/// Figures side by side where there is room.
+Markup figures_markup(const std::vector<Markup>& figures);
+
 /// The line that stands for a series in legends and tables.
 Markup swatch(std::size_t style);
 
-/// One HTML page with figures. All that it needs is in it; the figures are PNG files beside it too.
+/// One HTML page with figures. All that it needs is in it; the figures are PNG files beside it too. A
+/// script in it lets figures answer to a reader's pointer.
 class Page {
  public:
+  /// A page that is served and has no file. Its figures are drawn by the script alone: that takes
+  /// neither gnuplot nor time.
+  explicit Page(std::string title);
+
   /// Makes the folder of the figures. A place that cannot be written to is found here, before any
   /// work is done.
   Page(std::filesystem::path path, std::string title);
@@ -46,9 +54,10 @@ class Page {
   /// Draws the plot and writes its PNG under this name. A plot without points is a sentence instead.
   Markup figure(const Plot& plot, const std::string& name, const std::string& caption);
   Markup heatmap(const Heatmap& heatmap, const std::string& name, const std::string& caption);
-  /// Adds figures side by side where there is room.
-  void add_figures(const std::vector<Markup>& figures);
+  void add_figures(const std::vector<Markup>& figures) { add(figures_markup(figures)); }
 
+  /// The whole page. One with a `version` looks for a newer one where it comes from.
+  std::string html(const std::optional<std::string>& version = std::nullopt) const;
   /// Writes the page itself; before this an earlier page is untouched.
   void write() const;
   /// Removes a figure of an earlier page; false if it was not there.
@@ -58,7 +67,7 @@ class Page {
   /// The address of the PNG, as seen from the page.
   std::string write_png(const std::string& png, const std::string& name) const;
 
-  std::filesystem::path path_;
+  std::filesystem::path path_;  // empty of a page that is served
   std::filesystem::path figure_folder_;
   std::string title_;
   Markup body_;

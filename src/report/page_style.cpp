@@ -11,12 +11,14 @@ constexpr char kColours[] = R"css(
   --page: #ffffff; --card: #ffffff; --tint: #f4f6f8; --line: #dfe3e8;
   --text: #1c2024; --muted: #5a626d; --link: #0b52c4;
   --plot-text: #3b424b; --plot-axis: #8a929c; --plot-grid: #e4e7eb;
+  --right: 19 87 216; --wrong: 214 84 0; --heat: .45;
 )css";
 
 constexpr char kDarkColours[] = R"css(
   --page: #14171b; --card: #1a1e23; --tint: #20252b; --line: #323941;
   --text: #e6e9ed; --muted: #a3acb8; --link: #8db4ff;
   --plot-text: #c5ccd5; --plot-axis: #6d7783; --plot-grid: #2d333b;
+  --right: 160 194 255; --wrong: 240 138 98; --heat: .35;
 )css";
 
 constexpr char kRules[] = R"css(
@@ -68,6 +70,39 @@ figcaption { margin-top: auto; padding-top: .4rem; }
 .plot { display: block; width: 100%; height: auto; margin: .25rem 0; }
 .plot image { image-rendering: pixelated; }
 
+.plot-box { position: relative; -webkit-user-select: none; user-select: none; }
+.plot-box .plot { cursor: crosshair; touch-action: pan-y; }
+.tools { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem .5rem; margin: .35rem 0 .1rem; font-size: .8rem; color: var(--muted); }
+.tools button, .toggle { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; }
+.tools button { padding: .1rem .5rem; border: 1px solid var(--line); border-radius: 1rem; }
+.tools button[aria-pressed=true] { background: var(--tint); color: var(--text); border-color: var(--muted); }
+.tools label { display: inline-flex; align-items: center; gap: .35rem; }
+.tools input { width: 5.5rem; accent-color: var(--link); }
+.tools output { min-width: 2.4em; }
+.toggle { display: inline-flex; align-items: center; gap: .45rem; text-align: left; min-width: 0; }
+.toggle[aria-pressed=false] span { text-decoration: line-through; color: var(--muted); }
+.toggle[aria-pressed=false] .swatch { opacity: .25; }
+button:focus-visible, summary:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+.readout { position: absolute; top: .4rem; right: .4rem; z-index: 1; max-width: 70%; padding: .35rem .55rem; pointer-events: none; background: var(--card); border: 1px solid var(--line); border-radius: .4rem; box-shadow: 0 2px 8px rgb(0 0 0 / .15); font-size: .75rem; line-height: 1.35; font-variant-numeric: tabular-nums; }
+.readout.left { right: auto; left: 3rem; }
+.readout div { display: flex; align-items: center; gap: .4rem; }
+.readout b { margin-left: auto; padding-left: .6rem; white-space: nowrap; }
+.readout .swatch { width: 1.2rem; }
+.selection { fill: var(--link); fill-opacity: .15; stroke: var(--link); }
+.live { position: fixed; right: .8rem; bottom: .8rem; margin: 0; padding: .15rem .7rem; border-radius: 1rem; font-size: .8rem; color: var(--text); background: var(--tint); border: 1px solid #12916a; }
+.live.gone { border-color: #b86e00; }
+
+.matrix th, .matrix td { padding: .2rem .45rem; text-align: right; }
+.matrix th:first-child { text-align: left; }
+.matrix th[scope=row] { text-align: left; white-space: nowrap; font-weight: 400; min-width: 0; }
+.matrix thead th { vertical-align: bottom; }
+.matrix thead th:nth-child(n+3) > span { writing-mode: vertical-rl; transform: rotate(180deg); max-height: 9rem; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .8rem; margin: 0 0 1rem; padding: 0; list-style: none; font-size: .85rem; line-height: 1.35; }
+.pictures img { display: block; width: 4.5rem; height: 4.5rem; object-fit: contain; object-position: left; image-rendering: pixelated; margin-bottom: .25rem; }
+.of-run { margin: 0 0 1.5rem; }
+.of-run h3 { margin: 0 0 .5rem; }
+.of-run h4 { margin: 1rem 0 .5rem; font-size: .9rem; }
+
 details { margin: 0 0 1rem; }
 summary { cursor: pointer; color: var(--link); padding: .35rem 0; }
 details[open] > summary { margin-bottom: .5rem; }
@@ -90,8 +125,23 @@ dd { margin: 0; }
 @media print {
   .scroll { overflow: visible; }
   figure { break-inside: avoid; }
+  .tools, .live { display: none; }
 }
 )css";
+
+/// Backgrounds of cells in ten steps: .right-9, .wrong-3. As an image, over the colour of the card.
+std::string heat_rules() {
+  std::string rules;
+  for (const std::string kind : {"right", "wrong"}) {
+    for (int step = 1; step < 10; ++step) {
+      const auto number = std::to_string(step);
+      const auto colour = "rgb(var(--" + kind + ") / calc(var(--heat) * ." + number + "))";
+      rules += "." + kind + "-" + number + " { background-image: linear-gradient(" + colour + ", " +
+               colour + "); }\n";
+    }
+  }
+  return rules;
+}
 
 std::string series_variables(const char* SeriesColour::*mode) {
   std::string variables = " ";
@@ -106,7 +156,7 @@ std::string series_variables(const char* SeriesColour::*mode) {
 std::string page_style() {
   return kColours + series_variables(&SeriesColour::on_light) + "}\n" +
          "@media (prefers-color-scheme: dark) {\n:root {" + kDarkColours +
-         series_variables(&SeriesColour::on_dark) + "}\n}" + kRules;
+         series_variables(&SeriesColour::on_dark) + "}\n}" + kRules + heat_rules();
 }
 
 }  // namespace adaact

@@ -85,6 +85,11 @@ bool can_be_drawn(double value, const Axis& axis) {
 
 }  // namespace
 
+bool Series::has_band() const {
+  return std::any_of(points.begin(), points.end(),
+                     [](const Point& point) { return point.error > 0.0; });
+}
+
 AxisLayout lay_out(const Axis& axis, const std::vector<double>& values) {
   const bool logarithmic = axis.scale == Scale::Logarithmic;
   double low = logarithmic ? 0.1 : 0.0;
@@ -106,12 +111,13 @@ AxisLayout lay_out(const Axis& axis, const std::vector<double>& values) {
 }
 
 Plot drawable_part(const Plot& plot) {
-  Plot part{plot.title, plot.x, plot.y, {}};
+  Plot part{plot.title, plot.x, plot.y, {}, plot.smoothing};
   for (const auto& series : plot.series) {
     Series kept{series.name, {}, series.style};
     for (const auto& point : series.points) {
       if (can_be_drawn(point.x, plot.x) && can_be_drawn(point.y, plot.y)) {
         kept.points.push_back(point);
+        if (!(point.error <= kLargestDrawn)) kept.points.back().error = 0.0;
       }
     }
     if (!kept.points.empty()) part.series.push_back(std::move(kept));
@@ -119,27 +125,38 @@ Plot drawable_part(const Plot& plot) {
   return part;
 }
 
-std::vector<Point> smooth(const std::vector<Point>& points, std::size_t window, std::size_t count) {
-  std::vector<Point> averages;
-  const auto places = std::min(points.size(), count);
-  for (std::size_t place = 0; place < places; ++place) {
-    const auto centre = places == 1 ? 0 : place * (points.size() - 1) / (places - 1);
-    const auto half = window / 2;
-    const auto begin = centre > half ? centre - half : 0;
-    const auto end = std::min(points.size(), begin + std::max<std::size_t>(window, 1));
-    Point sum;
-    std::size_t summands = 0;
-    for (auto index = begin; index < end; ++index) {
-      if (!std::isfinite(points[index].y)) continue;
-      sum.x += points[index].x;
-      sum.y += points[index].y;
-      ++summands;
-    }
-    if (summands == 0) continue;
-    const auto divisor = static_cast<double>(summands);
-    const Point average{sum.x / divisor, sum.y / divisor};
-    // Windows at the ends hold the same points: their average is kept once.
-    if (averages.empty() || average.x > averages.back().x) averages.push_back(average);
+Plot smoothed(const Plot& plot) {
+  auto result = plot;
+  result.smoothing = 0.0;
+  if (plot.smoothing == 0.0) return result;
+  for (auto& series : result.series) {
+    series.points = moving_average(series.points, plot.smoothing);
+  }
+  return result;
+}
+
+/// page_script.js does the same.
+std::vector<Point> moving_average(const std::vector<Point>& points, double share) {
+  std::vector<Point> finite;
+  for (const auto& point : points) {
+    if (std::isfinite(point.y)) finite.push_back(point);
+  }
+  const auto window = std::round(share * static_cast<double>(finite.size()));
+  const auto widest_half = static_cast<std::size_t>(std::max(window, 1.0)) / 2;
+  // Sums of all before a point: a window of any width takes two of them.
+  std::vector<Point> sums(finite.size() + 1);
+  for (std::size_t i = 0; i < finite.size(); ++i) {
+    sums[i + 1] = {0.0, sums[i].y + finite[i].y, sums[i].error + finite[i].error};
+  }
+  auto averages = finite;
+  for (std::size_t i = 0; i < finite.size(); ++i) {
+    const auto half = std::min({widest_half, i, finite.size() - 1 - i});
+    if (half == 0) continue;
+    const auto& before = sums[i - half];
+    const auto& up_to = sums[i + half + 1];
+    const auto count = static_cast<double>(2 * half + 1);
+    averages[i].y = (up_to.y - before.y) / count;
+    averages[i].error = (up_to.error - before.error) / count;
   }
   return averages;
 }

@@ -9,12 +9,15 @@ namespace adaact {
 struct Point {
   double x = 0.0;
   double y = 0.0;
+  double error = 0.0;  // a band is drawn from y - error to y + error; 0: none
 };
 
 struct Series {
   std::string name;
   std::vector<Point> points;  // those that are not finite are left out of the picture
   std::size_t style = 0;      // colour and dashes: the same run looks the same in every plot
+
+  bool has_band() const;
 };
 
 enum class Scale { Linear, Logarithmic };
@@ -40,6 +43,9 @@ struct Plot {
   Axis x;
   Axis y;
   std::vector<Series> series;
+  /// What is drawn is the moving average over this share of each series. A reader of the page may choose
+  /// another, unless it is 0.
+  double smoothing = 0.0;
 };
 
 /// The part of the axis that is drawn, and its ticks.
@@ -54,8 +60,11 @@ AxisLayout lay_out(const Axis& axis, const std::vector<double>& values);
 /// and without series that have no others.
 Plot drawable_part(const Plot& plot);
 
-/// Averages over `window` neighbouring points, at no more than `count` places: noise goes, and a run
-/// of a million steps gives a small figure. Points that are not finite are left out.
-std::vector<Point> smooth(const std::vector<Point>& points, std::size_t window, std::size_t count);
+/// The plot as it is drawn at first: with its smoothing applied.
+Plot smoothed(const Plot& plot);
+
+/// Each point the mean of a share of all points around it, of fewer towards the ends, with its own x.
+/// Points that are not finite are left out.
+std::vector<Point> moving_average(const std::vector<Point>& points, double share);
 
 }  // namespace adaact

@@ -9,10 +9,10 @@
 namespace adaact {
 namespace {
 
-constexpr std::size_t kMostPlaces = 400;      // of a curve: more than the figure has pixels for
 constexpr std::size_t kMostNamedLayers = 12;  // as ticks of an axis
 constexpr std::size_t kLongestNamedLayer = 10;
 constexpr double kLargestLinearRatio = 20.0;
+constexpr double kSmoothing = 0.02;
 
 Axis axis_of(Against against) {
   Axis axis{against == Against::Epochs ? "epochs" : "seconds of training"};
@@ -26,19 +26,39 @@ std::string title_of(const char* what, Against against) {
   return std::string(what) + " against " + (against == Against::Epochs ? "epochs" : "seconds");
 }
 
-/// Where steps are in epochs is not known before the first one is finished: then there are no points.
-std::vector<Point> loss_points(const RunHistory& run, Against against) {
-  const auto steps_per_epoch = run.steps_per_epoch();
-  if (against == Against::Epochs && !steps_per_epoch) return {};
-  std::vector<Point> points;
-  double seconds = 0.0;
-  for (const auto& step : run.steps) {
-    seconds += step.seconds + step.wait_seconds;
-    const double epochs = static_cast<double>(step.step) / steps_per_epoch.value_or(1.0);
-    points.push_back({against == Against::Epochs ? epochs : seconds, step.loss});
+struct QuantityWords {
+  const char* title;
+  const char* axis;
+  const char* unit;
+};
+
+QuantityWords words_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::TrainLoss:
+      return {"Train loss", "train loss", ""};
+    case Quantity::TestLoss:
+      return {"Test loss", "test loss", ""};
+    case Quantity::TestAccuracy:
+      return {"Test accuracy", "test top-1", " %"};
+    case Quantity::LearningRate:
+      return {"Learning rate", "learning rate", ""};
+    case Quantity::GradientNorm:
+      return {"Gradient norm", "gradient norm", ""};
+    case Quantity::StepTime:
+      break;
   }
-  const auto window = std::max<std::size_t>(1, points.size() / 50);
-  return smooth(points, window, kMostPlaces);
+  return {"Time of a step", "milliseconds", ""};
+}
+
+bool varies_from_step_to_step(Quantity quantity) {
+  return quantity == Quantity::TrainLoss || quantity == Quantity::GradientNorm ||
+         quantity == Quantity::StepTime;
+}
+
+/// Small where all is well, and larger by orders of magnitude where it is not.
+bool may_explode(Quantity quantity) {
+  return quantity == Quantity::TrainLoss || quantity == Quantity::TestLoss ||
+         quantity == Quantity::GradientNorm;
 }
 
 Scale scale_for(const std::vector<Series>& all) {
@@ -73,10 +93,10 @@ std::vector<std::string> layers_of(const RunHistory& run) {
 }
 
 /// The names of the layers, if all runs have the same and there is room for them.
-std::vector<Tick> layer_ticks(const std::vector<NamedRun>& runs) {
+std::vector<Tick> layer_ticks(const std::vector<RunGroup>& groups) {
   std::vector<std::string> names;
-  for (const auto& run : runs) {
-    const auto layers = layers_of(run.history);
+  for (const auto& group : groups) {
+    const auto layers = layers_of(group.runs.front()->history);
     if (layers.empty()) continue;
     if (names.empty()) names = layers;
     if (names != layers) return {};
@@ -108,41 +128,29 @@ std::vector<std::size_t> layers_shown(std::size_t count) {
 
 }  // namespace
 
-Plot train_loss_plot(const std::vector<NamedRun>& runs, Against against) {
-  Plot plot{title_of("Train loss", against), axis_of(against), {"train loss"}, {}};
-  for (std::size_t index = 0; index < runs.size(); ++index) {
-    plot.series.push_back({runs[index].name, loss_points(runs[index].history, against), index});
+Plot course_plot(const std::vector<RunGroup>& groups, Quantity quantity, Against against) {
+  const auto words = words_of(quantity);
+  Plot plot{title_of(words.title, against), axis_of(against), {words.axis, words.unit}, {}};
+  for (std::size_t index = 0; index < groups.size(); ++index) {
+    plot.series.push_back({groups[index].name, course_of(groups[index], quantity, against), index});
   }
-  plot.y.scale = scale_for(plot.series);
+  if (may_explode(quantity)) plot.y.scale = scale_for(plot.series);
+  if (varies_from_step_to_step(quantity)) plot.smoothing = kSmoothing;
   return plot;
 }
 
-Plot test_accuracy_plot(const std::vector<NamedRun>& runs, Against against) {
-  Plot plot{title_of("Test accuracy", against), axis_of(against), {"test top-1"}, {}};
-  plot.y.unit = " %";
-  for (std::size_t index = 0; index < runs.size(); ++index) {
-    Series series{runs[index].name, {}, index};
-    for (const auto& epoch : runs[index].history.epochs) {
-      const auto epochs = static_cast<double>(epoch.epoch + 1);
-      series.points.push_back(
-          {against == Against::Epochs ? epochs : epoch.seconds, 100.0 * epoch.test.top1});
-    }
-    plot.series.push_back(std::move(series));
-  }
-  return plot;
-}
-
-Plot second_moments_by_layer(const std::vector<NamedRun>& runs) {
+Plot second_moments_by_layer(const std::vector<RunGroup>& groups) {
   Axis layers{"layer"};
-  layers.ticks = layer_ticks(runs);
+  layers.ticks = layer_ticks(groups);
   layers.whole_numbers = true;
   layers.tight = true;
   if (layers.ticks.empty()) layers.label = "layer, counted from the input";
   Plot plot{"E[a²] by layer, after the last epoch", std::move(layers), moment_axis(), {}};
-  for (std::size_t index = 0; index < runs.size(); ++index) {
-    Series series{runs[index].name, {}, index};
-    if (!runs[index].history.epochs.empty()) {
-      for (const auto& [weight, moment] : runs[index].history.epochs.back().second_moments) {
+  for (std::size_t index = 0; index < groups.size(); ++index) {
+    Series series{groups[index].name, {}, index};
+    const auto& epochs = groups[index].runs.front()->history.epochs;
+    if (!epochs.empty()) {
+      for (const auto& [weight, moment] : epochs.back().second_moments) {
         series.points.push_back({static_cast<double>(series.points.size() + 1), moment});
       }
     }
@@ -151,13 +159,13 @@ Plot second_moments_by_layer(const std::vector<NamedRun>& runs) {
   return plot;
 }
 
-Plot second_moments_over_epochs(const NamedRun& run) {
-  Plot plot{"E[a²] over epochs, " + run.name, axis_of(Against::Epochs), moment_axis(), {}};
+Plot second_moments_over_epochs(const std::string& name, const RunHistory& run) {
+  Plot plot{"E[a²] over epochs, " + name, axis_of(Against::Epochs), moment_axis(), {}};
   plot.x.from_zero = false;  // before training nothing was measured
-  const auto names = layers_of(run.history);
+  const auto names = layers_of(run);
   for (const auto layer : layers_shown(names.size())) {
     Series series{names[layer], {}, plot.series.size()};
-    for (const auto& epoch : run.history.epochs) {
+    for (const auto& epoch : run.epochs) {
       if (layer >= epoch.second_moments.size()) continue;
       series.points.push_back(
           {static_cast<double>(epoch.epoch + 1), epoch.second_moments[layer].second});

@@ -1,19 +1,20 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
-#include "report/named_runs.h"
+#include "report/group_summary.h"
 #include "report/page.h"
+#include "report/run_groups.h"
 
 namespace adaact {
 
-/// A row for each run: what was trained with what, and what came out.
-Table summary_table(const std::vector<NamedRun>& runs);
+/// A row for each group of runs: what came out, right after its name so that a phone shows it, and what
+/// was trained with what.
+Table summary_table(const std::vector<GroupSummary>& summaries);
 
 /// Fields of the configurations and options of the optimizers, one in each row: those in which runs
-/// differ and those in which they do not. data_dir is left out: data may move.
-Table differing_settings(const std::vector<NamedRun>& runs);
-Table common_settings(const std::vector<NamedRun>& runs);
+/// differ and those in which they do not.
+Table differing_settings(const std::vector<RunGroup>& groups);
+Table common_settings(const std::vector<RunGroup>& groups);
 
 }  // namespace adaact

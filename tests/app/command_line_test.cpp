@@ -51,10 +51,18 @@ TEST_F(CommandLineTest, NearMissesAreUnderstood) {
                        "there is no option --modle; did you mean '--model'?"));
   EXPECT_TRUE(contains(refusal({"train"}), "--out is required"));
   EXPECT_TRUE(contains(refusal({}), "adaact --help"));
-  EXPECT_TRUE(contains(refusal({"train", "--epochs", "three"}), "--epochs"));
-  EXPECT_TRUE(contains(error({"train", "--out", at("run").string(), "--model", "lenet"}),
+  EXPECT_TRUE(contains(refusal({"train", "--epochs", "three"}),
+                       "--epochs is three, expected a whole number\n"));
+  EXPECT_TRUE(contains(refusal({"train", "--epochs", "1,1.5"}),
+                       "--epochs is 1,1.5, expected a whole number\n"));
+  EXPECT_TRUE(contains(refusal({"train", "--lr", "fast"}), "--lr is fast, expected a number\n"));
+  EXPECT_TRUE(contains(refusal({"train", "--milestones", "1,x"}),
+                       "--milestones is 1,x, expected whole numbers\n"));
+  EXPECT_TRUE(contains(refusal({"train", "--out", at("run").string(), "--model", "lenet"}),
+                       "--model is 'lenet', expected one of: "));
+  EXPECT_TRUE(contains(refusal({"train", "--out", at("run").string(), "--model", "lenet"}),
                        "did you mean 'lenet5'?"));
-  EXPECT_TRUE(contains(error({"train", "--out", at("run").string(), "--optimizer", "adact"}),
+  EXPECT_TRUE(contains(refusal({"train", "--out", at("run").string(), "--optimizer", "adact"}),
                        "did you mean 'adaact'?"));
 }
 
@@ -62,15 +70,19 @@ TEST_F(CommandLineTest, HelpFitsAScreenAndShowsDefaults) {
   for (const std::string command : {"train", "eval", "predict", "bench", "report", "info"}) {
     const auto [code, printed] = run({command, "--help"});
     EXPECT_EQ(code, 0);
-    EXPECT_LE(std::count(printed.begin(), printed.end(), '\n'), 45) << printed;
+    EXPECT_LE(std::count(printed.begin(), printed.end(), '\n'), 60) << printed;
     std::size_t longest = 0;
     std::istringstream lines(printed);
     for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
-    EXPECT_LE(longest, 80U) << printed;
+    EXPECT_LE(longest, 100U) << printed;
   }
   const auto help = run({"train", "--help"}).printed;
-  const auto line = help.substr(help.find("--batch-size"));
-  EXPECT_TRUE(contains(line.substr(0, line.find('\n')), "128"));  // its default
+  const auto line = [&](const std::string& option) {
+    const auto from = help.substr(help.find(option));
+    return from.substr(0, from.find('\n'));
+  };
+  EXPECT_TRUE(contains(line("--accumulation"), "1"));  // its default
+  EXPECT_TRUE(contains(line("--batch-size"), "to fit"));
 }
 
 TEST_F(CommandLineTest, VersionAndInfo) {
@@ -161,6 +173,15 @@ TEST_F(CommandLineTest, PredictNamesTheFiveLikeliestClasses) {
       run({"predict", "--run", at("run").string(), "/nowhere.png", picture.string()});
   EXPECT_EQ(mixed.code, 1);  // and the other picture is classified all the same
   EXPECT_EQ(std::count(mixed.printed.begin(), mixed.printed.end(), '%'), 5);
+  const auto as_json =
+      run({"predict", "--run", at("run").string(), "--json", "/nowhere.png", picture.string()});
+  EXPECT_EQ(as_json.code, 1);
+  const auto both = json::parse(as_json.printed.substr(as_json.printed.find("[\n")));
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[0]["image"], "/nowhere.png");
+  EXPECT_TRUE(contains(both[0]["error"], "/nowhere.png"));
+  EXPECT_FALSE(both[0].contains("classes"));
+  EXPECT_EQ(both[1]["classes"].size(), 5U);
 }
 
 TEST_F(CommandLineTest, BenchPrintsTheRatios) {
@@ -196,51 +217,101 @@ TEST_F(CommandLineTest, MistakesSayWhatToDo) {
     Words arguments;
     std::string advice;
   };
-  const std::vector<Mistake> mistakes{
-      {with({"--epochs", "0"}), "epochs is 0, expected 1 to"},
+  const std::vector<Mistake> wrong_values{
+      {with({"--epochs", "0"}), "--epochs is 0, expected 1 to"},
       {with({"--clip-norm", "nan"}), "--clip-norm is nan, expected a number > 0"},
-      {with({"--lr", "-1"}), "lr is -1, expected"},
-      {with({"--optimizer-options", "{bad"}), "the optimizer's options are no JSON: {bad"},
+      {with({"--lr", "-1"}), "AdaAct: --lr is -1, expected"},
+      {with({"--weight-decay", "-1"}), "AdaAct: --weight-decay is -1, expected"},
+      {with({"--optimizer-options", "{bad"}), "--optimizer-options is '{bad', expected a JSON"},
+      {with({"--optimizer-options", R"({"momentun": 1})"}), "there is no option 'momentun'"},
       {with({"--data-dir", "/tmp"}), "--data-dir is of use only with a data set that has files"},
-      {with({"--dataset", "cifar10"}), "expected the folder of the data"},
-      {with({"--dataset", "mnist", "--data-dir", at("nothing").string()}), at("nothing").string()},
+      {with({"--warmup-epochs", "5"}),
+       "--warmup-epochs is 5, expected less than --epochs, which is 3"},
+      {with({"--threads", "100000"}), "--threads is 100000, expected 0 to "},
+      {with({"--image-size", "30"}), "--image-size is 30, expected 28 or 32"},
+      {with({"--no-batchnorm", "--model", "resnet50"}), "models that can do without"},
+      {with({"--workers", "9999"}), "--workers is 9999, expected 0 to 256"},
+      {with({"--keep-checkpoints", "-1"}), "--keep-checkpoints is -1, expected 0 to"},
+      {with({"--precision", "tf32"}), "--precision is 'tf32', which is of use only with a GPU"},
+      {with({"--out", trained, "--resume", "--seed", "3"}),
+       "--seed is 3, but the run in " + trained + " has 0; with --resume only"},
+      {with({"--device", "cuda:x"}), "--device is 'cuda:x', expected cpu, cuda or cuda:N"},
+      {with({"--seeds", "1,2,1"}), "--seeds hold 1 twice"},
+      {with({"--graph", "maybe"}), "--graph is 'maybe', expected on or off"},
+      {{"bench", "--optimizers", "sgd,adact"}, "did you mean 'adaact'?"},
+      {{"bench", "--batch-size", "0"}, "--batch-size is 0, expected 1 to"},
+      {{"bench", "--optimizers", "sgd,sgd"}, "name sgd 2 times, expected once"},
+      {{"bench", "--graph", "maybe"}, "--graph is 'maybe', expected on or off"},
+      {{"bench", "--steps", "1"}, "--steps is 1, expected"},
+      {{"eval", "--run", trained, "--threads", "100000"}, "--threads is 100000, expected"},
+  };
+  for (const auto& mistake : wrong_values) {
+    EXPECT_TRUE(contains(refusal(mistake.arguments), mistake.advice));
+  }
+  const std::vector<Mistake> mistakes{
+      {with({"--dataset", "cifar10"}), "unpack cifar-10-binary.tar.gz from"},
+      {with({"--dataset", "image-folder"}), "a folder for each class in train/"},
+      {with({"--dataset", "mnist", "--data-dir", at("nothing").string()}),
+       "there is no folder " + at("nothing").string() + "; put train-images-idx3-ubyte.gz"},
+      {with({"--dataset", "fashion-mnist", "--data-dir", at("begun").string()}),
+       "apt-get install dataset-fashion-mnist"},
       {with({"--out", "/proc/run"}), "cannot make the folder /proc/run"},
       {with({"--out", trained}), "resume the run in it (--resume) or name another folder"},
-      {with({"--out", trained, "--resume", "--seed", "3"}),
-       "name another folder or give the same options"},
       {with({"--weights", trained + "/config.json"}), "config.json"},
       {{"eval", "--run", "/etc"}, "/etc is no run"},
-      {{"eval", "--run", at("begun").string()}, "`adaact train --resume` goes on with it"},
+      {{"eval", "--run", at("begun").string()}, " --resume` goes on with it"},
+      {{"predict", "--best", "--run", trained, "x.jpg"}, "`adaact train --save-best` keeps it"},
       {{"eval", "--weights", trained + "/model.safetensors", "--model", "resnet20", "--dataset",
         "synthetic"},
        "does not fit the model: missing: bn1.weight"},
-      {{"predict", "--run", trained, at("begun").string()}, "is a folder, expected a JPEG or PNG"},
+      {{"predict", "--run", trained, at("begun").string()},
+       "is a folder, expected a JPEG, PNG or WebP"},
       {{"predict", "--run", trained, trained + "/config.json"}, "is neither JPEG nor PNG"},
       {{"report", at("nothing").string()}, "is no run: there is no such folder"},
       {{"report", "/etc"}, "/etc is no run: there is no config.json in it"},
       {{"report", trained, "--out", "/proc/page.html"}, "/proc"},
       {{"report", trained, "--out", at("begun").string()}, "expected the name of a file"},
-      {{"bench", "--optimizers", "sgd,adact"}, "did you mean 'adaact'?"},
-      {{"bench", "--batch-size", "0"}, "--batch-size is 0, expected 1 to"},
-      {{"bench", "--optimizers", "sgd,sgd"}, "name sgd 2 times, expected once"},
-      {{"bench", "--graph", "maybe"}, "graph is 'maybe', expected on or off"},
-      {with({"--graph", "maybe"}), "graph is 'maybe', expected on or off"},
   };
   for (const auto& mistake : mistakes) {
     const auto printed = error(mistake.arguments);
     EXPECT_TRUE(contains(printed, mistake.advice));
   }
   EXPECT_FALSE(fs::exists(at("new")));
-  EXPECT_TRUE(contains(error(with({"--device", "cuda:x"})), "expected cpu, cuda or cuda:N"));
   EXPECT_TRUE(contains(refusal(with({"--seeds", "1,2", "--seed", "3"})), "--seed"));
   EXPECT_TRUE(contains(refusal(with({"--seeds", "1,-2"})), "is -2, expected a whole number"));
   EXPECT_TRUE(contains(refusal(with({"--seed", "99999999999999999999"})), "that fits 64 bits"));
-  EXPECT_TRUE(contains(error(with({"--seeds", "1,2,1"})), "seeds hold 1 twice"));
   EXPECT_TRUE(contains(refusal(with({"--lr", ""})), "--lr"));
   EXPECT_TRUE(contains(refusal(with({"--seed", "-1"})), "is -1, expected a whole number"));
   std::ofstream(at("section.toml")) << "[trian]\nepochs = 1\n";
   EXPECT_TRUE(contains(refusal(with({"--config", at("section.toml").string()})),
                        "gives [trian], which is no command; did you mean 'train'?"));
+}
+
+TEST_F(CommandLineTest, TheConfigurationOfARunServesForAnother) {
+  auto training = short_training(at("first"));
+  training.insert(training.end(), {"--no-augment", "--lr", "0.03", "--milestones", "1,2",
+                                   "--schedule", "multistep", "--save-best", "--seed", "4"});
+  ASSERT_EQ(run(training).code, 0);
+  const auto config = (at("first") / "config.json").string();
+  const auto [code, printed] =
+      run({"train", "--config", config, "--out", at("second").string(), "--epochs", "2"});
+  ASSERT_EQ(code, 0) << printed;
+  auto expected = json::parse(std::ifstream(config));
+  expected["epochs"] = 2;
+  EXPECT_EQ(json::parse(std::ifstream(at("second") / "config.json")), expected);
+  EXPECT_TRUE(fs::exists(at("second") / "best.safetensors"));
+
+  // Another optimizer has other options, and several seeds replace the one.
+  const auto others = run({"train", "--config", config, "--out", at("third").string(),
+                           "--optimizer", "adam", "--seeds", "1,2", "--epochs", "2"});
+  ASSERT_EQ(others.code, 0) << others.printed;
+  const auto third = json::parse(std::ifstream(at("third") / "seed-2" / "config.json"));
+  EXPECT_EQ(third["optimizer_options"]["lr"], 0.001);
+  EXPECT_EQ(third["limit_train"], 156);
+
+  std::ofstream(at("bad.json")) << R"({"epochs": "three", "optimizer_options": {}})";
+  EXPECT_TRUE(contains(refusal({"train", "--config", at("bad.json").string(), "--out", "x"}),
+                       "the configuration file is no configuration of a run"));
 }
 
 TEST_F(CommandLineTest, NothingIsLostToAnOddName) {
@@ -274,18 +345,6 @@ TEST_F(CommandLineTest, AReportNeedsGnuplot) {
   EXPECT_EQ(code, 1);
   EXPECT_TRUE(contains(printed, "apt-get install gnuplot"));
   EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 1) << printed;
-}
-
-TEST_F(CommandLineTest, ATerminalShowsABar) {
-  std::string line;
-  for (const auto& word : tool_command(short_training(at("run")))) line += word + " ";
-  const auto [code, printed] =
-      folder_.run_command({"script", "--quiet", "--return", "--command", line, "/dev/null"});
-  EXPECT_EQ(code, 0) << printed;
-  EXPECT_TRUE(contains(printed, "epoch 1/3 ["));
-  EXPECT_TRUE(contains(printed, "images/s"));
-  EXPECT_TRUE(contains(printed, " left"));
-  EXPECT_EQ(folder_.run(short_training(at("piped"))).printed.find('\r'), std::string::npos);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(ReproduceCommand, ListsWhatThereIs) {
 TEST(ReproduceCommand, NeedsAName) {
   EXPECT_EQ(ToolFolder().run({"reproduce"}).code, 2);
   const auto [code, printed] = ToolFolder().run({"reproduce", "fig-powr"});
-  EXPECT_EQ(code, 1);
+  EXPECT_EQ(code, 2);
   EXPECT_TRUE(contains(printed, "did you mean 'fig-power'?"));
 }
 
@@ -54,6 +54,8 @@ TEST(ReproduceCommand, RefusesWhatItCannotDoAndWhatHasNoEffect) {
   const auto useless =
       folder.run({"reproduce", "fig-cifar", "--from", folder.at("").string(), "--device", "cpu"});
   EXPECT_EQ(useless.code, 2);
+  EXPECT_EQ(folder.run({"reproduce", "fig-cifar", "--dataset", "cifar11"}).code, 2);
+  EXPECT_EQ(folder.run({"reproduce", "fig-cifar", "--seeds", "1,1"}).code, 2);
 }
 
 TEST(ReproduceCommand, DrawsWhatIsThere) {
@@ -81,10 +83,14 @@ TEST(ReproduceCommand, CarriesOutKeepsAndFindsAgain) {
   ASSERT_EQ(first.code, 0) << first.printed;
   EXPECT_TRUE(contains(first.printed, "this is not the paper's setting"));
   EXPECT_TRUE(contains(first.printed, "1 of 5"));
+  const auto cost = first.printed.find("to do: 5 measurements; about ");
+  EXPECT_LT(cost, first.printed.find("1 of 5")) << first.printed;
+  EXPECT_TRUE(contains(first.printed, " on two cores; "));
 
   const auto again = with({"--out", out});
   EXPECT_EQ(again.code, 0);
   EXPECT_FALSE(contains(again.printed, "1 of 5")) << "nothing is carried out twice";
+  EXPECT_FALSE(contains(again.printed, "to do: "));
   const auto elsewhere =
       with({"--out", folder.at("new").string(), "--also", results, "--keep", results});
   EXPECT_EQ(elsewhere.code, 0);
@@ -150,7 +156,7 @@ TEST(ReproduceCommand, FindsMistakesBeforeTheWork) {
   const ToolFolder folder;
   const auto twice = folder.run({"reproduce", "theory-convergence", "--quick", "--seeds", "1,1",
                                  "--out", folder.at("out").string()});
-  EXPECT_EQ(twice.code, 1);
+  EXPECT_EQ(twice.code, 2);
   EXPECT_TRUE(contains(twice.printed, "--seeds names 1 twice"));
   const auto nowhere = folder.run(
       {"reproduce", "theory-convergence", "--quick", "--out", "/proc/nowhere/reproduction"});

@@ -51,10 +51,11 @@ inline Words short_training(const std::filesystem::path& out) {
           "8",      "--epochs",      "3",          "--threads",    "1"};
 }
 
-/// Expects the same weights, the same metrics, and an event file with as many records.
+/// Expects the same weights, the same details of the test, the same metrics, and an event file with as many records.
 inline void expect_equal_runs(const std::filesystem::path& run,
                               const std::filesystem::path& reference) {
   EXPECT_EQ(bytes_of(run / "model.safetensors"), bytes_of(reference / "model.safetensors"));
+  EXPECT_EQ(bytes_of(run / "test_details.json"), bytes_of(reference / "test_details.json"));
   EXPECT_EQ(repeatable_metrics(run), repeatable_metrics(reference));
   const std::string events = "events.out.tfevents.0.adaact";
   EXPECT_EQ(std::filesystem::file_size(run / events),

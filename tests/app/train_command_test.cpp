@@ -40,6 +40,7 @@ TEST_F(TrainCommandTest, TrainsAndSaysWhereTheModelIs) {
   const auto [code, printed] = train("run");
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(contains(printed, "test top-1"));
+  EXPECT_FALSE(contains(printed, " left")) << "a short training needs no estimate";
   EXPECT_TRUE(contains(printed, (at("run") / "model.safetensors").string()));
   EXPECT_EQ(metrics_of(at("run")).size(), 63U);  // 60 steps and 3 epochs
 }
@@ -53,16 +54,169 @@ TEST_F(TrainCommandTest, ResumeBeginsWhatIsNotThereAndLeavesWhatIsDone) {
   EXPECT_EQ(fs::last_write_time(at("run") / "metrics.jsonl"), before);
 }
 
+TEST_F(TrainCommandTest, BeginsWithWhatItIsMadeOf) {
+  const auto [code, printed] =
+      train("run", {"--warmup-epochs", "1", "--patience", "9", "--optimizer-options",
+                    R"({"betas": [0.8, 0.9]})", "--optimizer", "adam"});
+  ASSERT_EQ(code, 0) << printed;
+  const auto out = at("run").string();
+  EXPECT_EQ(printed.substr(0, printed.find("\n\n")),
+            "data       synthetic: 156 images to train, 40 to test, 10 classes, 3×32×32\n"
+            "model      lenet5, 62,006 parameters\n"
+            "device     cpu, 1 thread, fp32\n"
+            "optimizer  adam: lr 0.001, amsgrad false, betas 0.8/0.9, eps 1e-08, weight_decay 0\n"
+            "schedule   cosine over 3 epochs, after 1 epoch of warm-up\n"
+            "training   3 epochs of 20 steps, 8 images a step, ended by 9 epochs without a better "
+            "test top-1\n"
+            "run        " +
+                out)
+      << printed;
+}
+
 TEST_F(TrainCommandTest, AFolderThatExistsOrDiffersIsAnError) {
   train("run");
   const auto again = train("run");
   EXPECT_EQ(again.code, 1);
   EXPECT_TRUE(contains(again.printed, "exists already"));
   EXPECT_TRUE(contains(again.printed, "--resume"));
-  const auto other = train("run", {"--resume", "--lr", "0.3", "--seed", "7"});
-  EXPECT_EQ(other.code, 1);
-  EXPECT_TRUE(contains(other.printed, "optimizer option lr is 0.3, there it is 0.1"));
-  EXPECT_TRUE(contains(other.printed, "seed is 7, there it is 0"));
+  const auto refusal = [&](const Words& more) {
+    const auto [code, printed] = train("run", more);
+    EXPECT_EQ(code, 2);
+    EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 1) << printed;
+    return printed;
+  };
+  const auto run = at("run").string();
+  EXPECT_TRUE(contains(refusal({"--resume", "--lr", "0.3"}),
+                       "--lr is 0.3, but the run in " + run + " has 0.1; with --resume only"));
+  EXPECT_TRUE(contains(refusal({"--resume", "--optimizer-options", R"({"lr": 0.3})"}),
+                       "--optimizer-options has lr 0.3, but the run in " + run + " has 0.1"));
+  EXPECT_TRUE(contains(refusal({"--resume", "--seed", "7"}),
+                       "--seed is 7, but the run in " + run + " has 0"));
+  EXPECT_TRUE(contains(refusal({"--resume", "--epochs", "2"}),
+                       "--epochs is 2, but the run in " + run + " has 3"));
+  EXPECT_TRUE(contains(refusal({"--resume", "--no-augment"}),
+                       "--no-augment is given, but in the run in " + run + " augment is true"));
+}
+
+TEST_F(TrainCommandTest, AnEmptyFolderIsFine) {
+  fs::create_directories(at("run"));
+  EXPECT_EQ(train("run").code, 0);
+}
+
+TEST_F(TrainCommandTest, ResumeAloneGoesOn) {
+  const Words odd{"--no-augment",
+                  "--optimizer-options",
+                  R"({"covariance": "full"})",
+                  "--lr",
+                  "0.05",
+                  "--save-best",
+                  "--checkpoint-every",
+                  "7",
+                  "--seed",
+                  "11"};
+  train("whole", odd);
+  const auto run = at("run");
+  auto process = folder_.start(training("run", odd));
+  wait_until(process, [&] {
+    return fs::exists(run / "metrics.jsonl") && fs::file_size(run / "metrics.jsonl") > 3000;
+  });
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 143) << process.printed();
+  EXPECT_TRUE(contains(process.printed(), "and saving\n"));
+  const auto [code, printed] = folder_.run({"train", "--out", run.string(), "--resume"});
+  EXPECT_EQ(code, 0) << printed;
+  EXPECT_TRUE(contains(printed, "resumed after step"));
+  expect_equal_runs(run, at("whole"));
+  EXPECT_EQ(bytes_of(run / "best.safetensors"), bytes_of(at("whole") / "best.safetensors"));
+  EXPECT_EQ(bytes_of(run / "config.json"), bytes_of(at("whole") / "config.json"));
+}
+
+TEST_F(TrainCommandTest, ResumeAloneNeedsARun) {
+  for (const Words& more : {Words{}, Words{"--epochs", "9"}}) {
+    Words command{"train", "--out", at("typo").string(), "--resume"};
+    command.insert(command.end(), more.begin(), more.end());
+    const auto [code, printed] = folder_.run(command);
+    EXPECT_EQ(code, 2);
+    EXPECT_TRUE(contains(printed, "there is no run in " + at("typo").string() + " to go on with"));
+    EXPECT_FALSE(fs::exists(at("typo")));
+  }
+}
+
+TEST_F(TrainCommandTest, AFinishedRunIsExtended) {
+  train("run");
+  const auto [code, printed] =
+      folder_.run({"train", "--out", at("run").string(), "--resume", "--epochs", "4"});
+  EXPECT_EQ(code, 0) << printed;
+  EXPECT_TRUE(contains(printed,
+                       "epochs is 4, it was 3: from here on the learning rate is that of "
+                       "a cosine over 4 epochs"));
+  EXPECT_TRUE(contains(printed, "resumed after step 60 of 80"));
+  EXPECT_EQ(metrics_of(at("run")).back()["epoch"], 3);
+  EXPECT_TRUE(fs::exists(at("run") / "model.after-3-epochs.safetensors"));
+  const auto again = folder_.run({"train", "--out", at("run").string(), "--resume"});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_TRUE(contains(again.printed, "is finished already; --epochs with more than its 4"));
+}
+
+TEST_F(TrainCommandTest, SeedsGoOnTogether) {
+  train("runs", {"--seeds", "3,5"});
+  const Words alone{"train", "--out", at("runs").string(), "--resume"};
+  auto longer = alone;
+  longer.insert(longer.end(), {"--epochs", "4", "--json"});
+  const auto [code, printed] = folder_.run(longer);
+  EXPECT_EQ(code, 0) << printed;
+  const auto summary = nlohmann::json::parse(printed.substr(printed.find("{\n")));
+  ASSERT_EQ(summary["runs"].size(), 2U);
+  for (const auto& run : summary["runs"]) EXPECT_EQ(run["epochs"], 4);
+
+  // One of them was extended when the process was killed: the others follow it.
+  auto config = nlohmann::json::parse(bytes_of(at("runs") / "seed-5" / "config.json"));
+  config["epochs"] = 5;
+  std::ofstream(at("runs") / "seed-5" / "config.json") << config.dump();
+  fs::remove(at("runs") / "seed-5" / "model.safetensors");
+  const auto resumed = folder_.run(alone);
+  EXPECT_EQ(resumed.code, 0) << resumed.printed;
+  EXPECT_TRUE(contains(resumed.printed, "mean of 2: "));
+  for (const char* seed : {"seed-3", "seed-5"}) {
+    EXPECT_EQ(metrics_of(at("runs") / seed).back()["epoch"], 4) << resumed.printed;
+  }
+}
+
+TEST_F(TrainCommandTest, PatienceEndsARun) {
+  const auto [code, printed] =
+      train("run", {"--patience", "2", "--epochs", "50", "--optimizer", "sgd", "--lr", "1e-6"});
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(contains(printed, "ended early: test top-1 has not been better than the "));
+  EXPECT_LT(metrics_of(at("run")).back()["epoch"].get<int>(), 49);
+  const auto again = folder_.run({"train", "--out", at("run").string(), "--resume", "--json"});
+  EXPECT_EQ(again.code, 0);
+  const auto summary = nlohmann::json::parse(again.printed);
+  EXPECT_EQ(summary["finished"], true);
+  EXPECT_EQ(summary["ended_early"], true);
+}
+
+TEST_F(TrainCommandTest, ARunThatIsNotFinishedCanBeUsed) {
+  auto process = folder_.start(training("run", {"--epochs", "1000", "--save-best"}));
+  wait_until(process, [&] { return fs::exists(at("run") / "checkpoint.40.safetensors"); });
+  process.send(SIGKILL);
+  process.wait();
+  const auto run = at("run").string();
+  adaact::testing::write_jpeg(at("picture.jpg"), adaact::testing::plain_image(40, 40, {200, 0, 0}));
+  for (const Words& command : {Words{"eval", "--run", run, "--limit-test", "40"},
+                               Words{"predict", "--run", run, at("picture.jpg").string()}}) {
+    const auto [code, printed] = folder_.run(command);
+    EXPECT_EQ(code, 0);
+    EXPECT_TRUE(contains(printed, run + " is not finished: its weights are those after step "));
+    EXPECT_TRUE(contains(printed, " %"));
+  }
+  const auto best = folder_.run({"predict", "--run", run, "--best", at("picture.jpg").string()});
+  EXPECT_EQ(best.code, 0);
+  EXPECT_FALSE(contains(best.printed, "is not finished"));
+  EXPECT_EQ(folder_
+                .run({"eval", "--weights", (at("run") / "best.safetensors").string(),
+                      "--limit-test", "40"})
+                .code,
+            0);
 }
 
 TEST_F(TrainCommandTest, ASignalSavesAndResumeGoesOn) {
@@ -90,6 +244,9 @@ TEST_F(TrainCommandTest, ARunThatDivergesIsAnErrorAndTellsOfIt) {
   const auto [code, printed] = train("run", {"--optimizer", "sgd", "--lr", "1e30"});
   EXPECT_EQ(code, 1);
   EXPECT_TRUE(contains(printed, "is not finite"));
+  EXPECT_TRUE(contains(printed, "; try a smaller learning rate in another folder: --lr 0.1\n"));
+  const auto seeds = train("seeds", {"--optimizer", "sgd", "--lr", "1e30", "--seeds", "1"});
+  EXPECT_TRUE(contains(seeds.printed, "; try a smaller learning rate in another folder: --lr 0.1"));
   EXPECT_EQ(metrics_of(at("run")).back()["kind"], "diverged");
   const Words report{"report", at("run").string(), "--out", at("report.html").string()};
   EXPECT_TRUE(contains(folder_.run(report).printed, "diverged in epoch 1"));
@@ -219,23 +376,27 @@ TEST_F(TrainCommandTest, AHeadOfAnotherSizeIsReplacedAndSaidSo) {
 }
 
 TEST_F(TrainCommandTest, MistakesAreOneLineAndLeaveNoFolder) {
-  const auto mistake = [&](const Words& more) {
+  const auto mistake = [&](int code, const Words& more) {
     const auto outcome = train("bad", more);
-    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.code, code) << outcome.printed;
     EXPECT_FALSE(fs::exists(at("bad")));
     EXPECT_EQ(std::count(outcome.printed.begin(), outcome.printed.end(), '\n'), 1)
         << outcome.printed;
     return outcome.printed;
   };
-  EXPECT_TRUE(contains(mistake({"--model", "lenet6"}), "model is 'lenet6', expected one of: "));
-  EXPECT_TRUE(contains(mistake({"--dataset", "cifar10", "--data-dir", "/nowhere"}), "/nowhere"));
-  EXPECT_TRUE(contains(mistake({"--optimizer", "adamax"}), "optimizer is 'adamax'"));
-  EXPECT_TRUE(contains(mistake({"--lr", "-1"}), "lr is -1"));
-  EXPECT_TRUE(contains(mistake({"--weights", "/nowhere.safetensors"}), "/nowhere.safetensors"));
-  EXPECT_TRUE(contains(mistake({"--optimizer-options", "[1]"}), "expected a JSON object"));
-  EXPECT_TRUE(contains(mistake({"--lr", "nan"}), "lr is nan"));
-  EXPECT_TRUE(contains(mistake({"--batch-size", "0"}), "--batch-size is 0"));
-  EXPECT_TRUE(contains(mistake({"--schedule", "multistep", "--milestones", "2,1"}), "milestones"));
+  EXPECT_TRUE(
+      contains(mistake(2, {"--model", "lenet6"}), "--model is 'lenet6', expected one of: "));
+  EXPECT_TRUE(contains(mistake(1, {"--dataset", "cifar10", "--data-dir", "/nowhere"}), "/nowhere"));
+  EXPECT_TRUE(contains(mistake(2, {"--optimizer", "adamax"}), "--optimizer is 'adamax'"));
+  EXPECT_TRUE(contains(mistake(2, {"--lr", "-1"}), "--lr is -1"));
+  EXPECT_TRUE(contains(mistake(1, {"--weights", "/nowhere.safetensors"}), "/nowhere.safetensors"));
+  EXPECT_TRUE(contains(mistake(2, {"--optimizer-options", "[1]"}), "expected a JSON object"));
+  EXPECT_TRUE(contains(mistake(2, {"--lr", "nan"}), "--lr is nan"));
+  EXPECT_TRUE(contains(mistake(2, {"--batch-size", "0"}), "--batch-size is 0"));
+  EXPECT_TRUE(
+      contains(mistake(2, {"--schedule", "multistep", "--milestones", "9"}), "--milestones is 9"));
+  EXPECT_TRUE(contains(mistake(2, {"--schedule", "multistep", "--milestones", "2,1"}),
+                       "--milestones are [2, 1], expected ascending ones"));
   EXPECT_EQ(folder_.run({"train"}).code, 2);
   EXPECT_EQ(folder_.run({"trian"}).code, 2);
 }

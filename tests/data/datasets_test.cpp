@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <fstream>
 
 #include <adaact/data/datasets.h>
 #include <adaact/data/synthetic.h>
@@ -30,8 +31,10 @@ TEST(Datasets, BadOptionsSayWhatWasExpected) {
     return error_of([&] { open_dataset(name, options); });
   };
   DatasetOptions options;
-  EXPECT_TRUE(contains(error("cifar10", options), "cifar10: data_dir is empty"));
-  EXPECT_TRUE(contains(error("image-folder", options), "image-folder: data_dir is empty"));
+  EXPECT_TRUE(
+      contains(error("cifar10", options),
+               "the data set cifar10 is not here: there is no folder data/cifar10; unpack"));
+  EXPECT_TRUE(contains(error("image-folder", options), "the data set image-folder is not here"));
   options.image_size = 64;
   EXPECT_TRUE(contains(error("cifar100", options), "image_size is 64, expected 0 or 32"));
   options.image_size = -1;
@@ -53,6 +56,33 @@ TEST(Datasets, AreFoundInTheFolderDataByTheirNames) {
   EXPECT_EQ(found.front().first, "cifar10");
   EXPECT_EQ(found.front().second, std::filesystem::path("data/cifar10"));
   EXPECT_TRUE(contains(error, "data/cifar10/data_batch_1.bin")) << error;
+}
+
+TEST(Datasets, AreToldByTheirFiles) {
+  const auto told_by = [](const std::string& file) {
+    const adaact::testing::TemporaryFolder folder;
+    const auto path = folder.path() / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << "";
+    return adaact::dataset_in(folder.path());
+  };
+  EXPECT_EQ(told_by("train-images-idx3-ubyte.gz"), "fashion-mnist");
+  EXPECT_EQ(told_by("data_batch_1.bin"), "cifar10");
+  EXPECT_EQ(told_by("cifar-10-batches-bin/data_batch_1.bin"), "cifar10");
+  EXPECT_EQ(told_by("cifar-100-binary/train.bin"), "cifar100");
+  EXPECT_EQ(told_by("cat/1.jpg"), "image-folder");
+  EXPECT_EQ(told_by("train/cat/1.jpg"), "image-folder");
+  EXPECT_EQ(told_by("1.jpg"), "");
+  EXPECT_EQ(told_by(".git/1.jpg"), "");
+  EXPECT_EQ(adaact::dataset_in("/nowhere"), "");
+}
+
+TEST(Datasets, DigitsAndLettersMayNotBeMirrored) {
+  EXPECT_FALSE(adaact::may_be_mirrored("mnist"));
+  EXPECT_TRUE(adaact::may_be_mirrored("fashion-mnist"));
+  using Names = std::vector<std::string>;
+  EXPECT_FALSE(adaact::may_be_mirrored(Names{"0", "1", "b"}));
+  EXPECT_TRUE(adaact::may_be_mirrored(Names{"0", "1", "ten"}));
 }
 
 TEST(Datasets, TensorsMustFitTheirDescription) {

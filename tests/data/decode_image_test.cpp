@@ -3,6 +3,7 @@
 #include "data/decode_image.h"
 #include "data/image_files.h"
 #include "data/record_files.h"
+#include "data/webp_files.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 
@@ -24,6 +25,7 @@ class Decode : public ::testing::Test {
  protected:
   fs::path jpeg() const { return folder.path() / "image.jpg"; }
   fs::path png() const { return folder.path() / "image.png"; }
+  fs::path webp() const { return folder.path() / "image.webp"; }
   static std::string error(const fs::path& path) {
     return error_of([&] { decode_image(path); });
   }
@@ -87,6 +89,71 @@ TEST_F(Decode, SixteenBitsBecomeEight) {
   expect_colour(decode_image(png()).pixels, {200, 100, 0}, 0);
 }
 
+TEST_F(Decode, ALargeJpegMayComeOutSmaller) {
+  write_jpeg(jpeg(), plain_image(250, 400, {200, 100, 30}));
+  const auto side = [&](std::int64_t enough) { return decode_image(jpeg(), enough).height; };
+  EXPECT_EQ(side(0), 250);
+  EXPECT_EQ(side(126), 250);
+  EXPECT_EQ(side(125), 125);
+  EXPECT_EQ(side(62), 63);
+  EXPECT_EQ(side(31), 32);
+  EXPECT_EQ(side(1), 32);
+  const auto image = decode_image(jpeg(), 31);
+  EXPECT_EQ(image.width, 50);
+  expect_colour(image.pixels, {200, 100, 30}, 2);
+}
+
+TEST_F(Decode, OnePixelIsAnImage) {
+  write_jpeg(jpeg(), plain_image(1, 1, {200, 100, 30}));
+  expect_colour(decode_image(jpeg()).pixels, {200, 100, 30}, 2);
+  write_png(png(), plain_image(1, 1, {200, 100, 30}));
+  expect_colour(decode_image(png()).pixels, {200, 100, 30}, 0);
+}
+
+#ifdef ADAACT_WITH_WEBP
+TEST_F(Decode, Webp) {
+  const auto raw = varied_image(11, 13, 3);
+  write_webp(webp(), raw);
+  const auto image = decode_image(webp());
+  EXPECT_EQ(image.height, 11);
+  EXPECT_EQ(image.width, 13);
+  EXPECT_EQ(image.pixels, raw.samples);
+  write_webp(webp(), plain_image(9, 20, {200, 100, 30}), /*lossless=*/false);
+  expect_colour(decode_image(webp()).pixels, {200, 100, 30}, 4);
+  write_webp(webp(), plain_image(3, 5, {9, 8, 7, 128}));
+  expect_colour(decode_image(webp()).pixels, {9, 8, 7}, 0);
+  write_webp(webp(), plain_image(1, 1, {9, 8, 7}));
+  expect_colour(decode_image(webp()).pixels, {9, 8, 7}, 0);
+}
+
+TEST_F(Decode, DamagedWebpsAreErrors) {
+  for (const bool lossless : {true, false}) {
+    for (const double part : {0.02, 0.5, 0.95}) {
+      write_webp(webp(), varied_image(40, 40, 3), lossless);
+      cut(webp(), part);
+      EXPECT_TRUE(contains(error(webp()), webp().string())) << lossless << part;
+    }
+  }
+  write_webp(webp(), varied_image(40, 40, 3));
+  cut(webp(), 0.5);
+  EXPECT_TRUE(contains(error(webp()), webp().string() + " cannot be decoded: the file ends early"));
+}
+
+TEST_F(Decode, AnAnimatedWebpIsAnError) {
+  const auto picture = webp_bytes(varied_image(4, 4, 3)).substr(12);
+  const std::string place(12, '\0');  // at 0, 0; one pixel by one, for no time
+  const auto frame = webp_chunk("ANMF", place + std::string(4, '\0') + picture);
+  write_text(webp(), webp_of_chunks(webp_header(4, 4, 2) +
+                                    webp_chunk("ANIM", std::string(6, '\0')) + frame + frame));
+  EXPECT_TRUE(contains(error(webp()), webp().string() + " is an animated WebP, expected one"));
+}
+#else
+TEST_F(Decode, WithoutLibwebpAWebpSaysSo) {
+  write_text(webp(), "RIFF1234WEBPVP8L");
+  EXPECT_TRUE(contains(error(webp()), "which this build cannot read: it was made without libwebp"));
+}
+#endif
+
 TEST_F(Decode, TheContentDecidesNotTheName) {
   write_png(jpeg(), plain_image(3, 5, {9, 8, 7}));
   expect_colour(decode_image(jpeg()).pixels, {9, 8, 7}, 0);
@@ -129,8 +196,9 @@ TEST_F(Decode, HugeImagesAreErrors) {
 
 TEST_F(Decode, WhatIsNoImageIsAnError) {
   write_text(jpeg(), "GIF89a");
-  EXPECT_TRUE(contains(error(jpeg()),
-                       jpeg().string() + " is neither JPEG nor PNG: it has 47 49 46 38 at byte 0"));
+  EXPECT_TRUE(contains(
+      error(jpeg()),
+      jpeg().string() + " is neither JPEG nor PNG nor WebP: it has 47 49 46 38 at byte 0"));
   write_text(jpeg(), "");
   EXPECT_TRUE(contains(error(jpeg()), jpeg().string() + " is empty"));
   EXPECT_TRUE(contains(error(folder.path() / "no.jpg"), "no.jpg cannot be opened"));

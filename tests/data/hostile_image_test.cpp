@@ -7,6 +7,7 @@
 #include "data/decode_image.h"
 #include "data/image_files.h"
 #include "data/record_files.h"
+#include "data/webp_files.h"
 #include "support/errors.h"
 #include "support/odd_files.h"
 #include "support/peak_memory.h"
@@ -146,6 +147,44 @@ TEST_F(HostileImage, MorePixelsThanAnyPhotographHasAreRefused) {
   EXPECT_TRUE(contains(message, png().string() + " has 12000x12000 pixels, expected 1 to " +
                                     std::to_string(kMostPixels)));
 }
+
+TEST_F(HostileImage, AHeaderOf20000By20000PixelsIsRefused) {
+  Bytes bytes{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+  Bytes header;
+  append_uint32(header, 20'000);
+  append_uint32(header, 20'000);
+  header.insert(header.end(), {8, PNG_COLOR_TYPE_RGB, 0, 0, 0});
+  for (const auto& chunk : {png_chunk("IHDR", header), png_chunk("IDAT", deflated(30'001, 0))}) {
+    bytes.insert(bytes.end(), chunk.begin(), chunk.end());
+  }
+  write_file(png(), bytes);
+  EXPECT_TRUE(contains(error(png()), png().string() + " has 20000x20000 pixels, expected 1 to "));
+}
+
+#ifdef ADAACT_WITH_WEBP
+/// One colour takes no bytes in a lossless WebP, so there is no bound by which a file explains its pixels.
+TEST_F(HostileImage, AWebpOfAFewBytesHasNoMorePixelsThanADrawing) {
+  const auto webp = folder_.path() / "image.webp";
+  // Width and height less one are the 14 bits each after the signature 2F.
+  const auto announce = [&](std::uint32_t side) {
+    auto bytes = webp_bytes(plain_image(16, 16, {200, 100, 30}));
+    const auto at = bytes.find('\x2F');
+    const auto rest = static_cast<std::uint8_t>(bytes[at + 4]) >> 4;
+    const auto packed = (side - 1) | ((side - 1) << 14) | (static_cast<std::uint32_t>(rest) << 28);
+    for (std::size_t i = 0; i < 4; ++i) bytes[at + 1 + i] = static_cast<char>(packed >> (8 * i));
+    write_text(webp, bytes);
+  };
+  announce(4096);
+  EXPECT_EQ(decode_image(webp).width, 4096);
+  announce(4100);
+  std::string message;
+  EXPECT_LT(peak_memory_of([&] { message = error(webp); }), 50 * kMegabyte);
+  EXPECT_TRUE(contains(message, webp.string() + " is truncated or no image: 4100x4100 pixels"));
+  announce(16'383);
+  EXPECT_LT(peak_memory_of([&] { message = error(webp); }), 50 * kMegabyte);
+  EXPECT_TRUE(contains(message, webp.string() + " has 16383x16383 pixels, expected 1 to "));
+}
+#endif
 
 TEST_F(HostileImage, APhotographOf64MegapixelsIsRead) {
   constexpr int kSide = 8192;

@@ -6,8 +6,10 @@
 
 #include "data/image_files.h"
 #include "data/record_files.h"
+#include "data/webp_files.h"
 #include "support/errors.h"
 #include "support/libtorch.h"
+#include "support/odd_files.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -86,14 +88,16 @@ TEST_F(Folder, LabelsOfValFollowTrain) {
   write_png(root() / "train" / "ant" / "x.png", plain_image(8, 8, {1, 1, 1}));
   write_classes("val");
   const auto missing = error(options(Split::Test));
-  EXPECT_TRUE(contains(missing, (root() / "val" / "ant").string() + " is an empty class"));
+  EXPECT_TRUE(contains(missing, "have different classes, expected the same: only train has ant"));
   write_png(root() / "val" / "ant" / "x.png", plain_image(8, 8, {1, 1, 1}));
   const ImageFolder dataset(options(Split::Test));
   EXPECT_EQ(dataset.class_names(), (std::vector<std::string>{"ant", "cat", "dog"}));
   EXPECT_EQ(dataset.label(3), 2);
   write_png(root() / "val" / "bee" / "x.png", plain_image(8, 8, {1, 1, 1}));
+  fs::remove_all(root() / "val" / "ant");
   EXPECT_TRUE(contains(error(options(Split::Test)),
-                       (root() / "val" / "bee").string() + " is a class that the folder train"));
+                       root().string() + " have different classes, expected the same: only train "
+                                         "has ant; only val has bee"));
 }
 
 TEST_F(Folder, ValAloneIsEnoughToEvaluate) {
@@ -116,12 +120,240 @@ TEST_F(Folder, ALimitTakesFromAllClasses) {
 }
 
 TEST_F(Folder, WrongFoldersAreErrors) {
-  EXPECT_TRUE(contains(error(options()), "there is no folder " + (root() / "train").string()));
+  auto nowhere = options();
+  nowhere.root = root() / "nowhere";
+  EXPECT_TRUE(contains(error(nowhere), "there is no folder " + nowhere.root.string()));
+  EXPECT_TRUE(contains(error(options()), root().string() + " has no class: expected a folder"));
   fs::create_directories(root() / "train");
   EXPECT_TRUE(contains(error(options()), (root() / "train").string() + " has no class"));
   fs::create_directories(root() / "train" / "dog");
-  EXPECT_TRUE(contains(error(options()),
-                       (root() / "train" / "dog").string() + " is an empty class: it has no .jpg"));
+  const auto empty =
+      (root() / "train" / "dog").string() + " is an empty class: it has no file that";
+  EXPECT_TRUE(contains(error(options()), empty + " ends in .jpg, .jpeg, .png or .webp"));
+  write_text(root() / "train" / "dog" / "a.heic", "");
+  EXPECT_TRUE(contains(error(options()), ".png or .webp, and 1 other"));
+  EXPECT_TRUE(
+      contains(error(options(Split::Test)),
+               root().string() + " has no val/ or test/ folder: `--validation 0.1` splits"));
+  fs::rename(root() / "train", root() / "val");
+  EXPECT_TRUE(contains(error(options()), "there is no folder " + (root() / "train").string()));
+}
+
+TEST_F(Folder, FoldersBelowAClassBelongToIt) {
+  write_classes("train");
+  write_png(root() / "train" / "cat" / "a" / "deep" / "x.PNG", plain_image(8, 8, {1, 1, 1}));
+  write_png(root() / "train" / "cat" / "b" / "y.JPEG", plain_image(8, 8, {1, 1, 1}));
+  write_png(root() / "train" / "cat" / ".thumbnails" / "z.png", plain_image(8, 8, {1, 1, 1}));
+  const ImageFolder dataset(options());
+  EXPECT_EQ(dataset.class_names(), (std::vector<std::string>{"cat", "dog"}));
+  ASSERT_EQ(dataset.size(), 5);
+  const auto cat = root() / "train" / "cat";
+  EXPECT_EQ(dataset.path(0), cat / "a" / "deep" / "x.PNG");
+  EXPECT_EQ(dataset.path(1), cat / "b" / "y.JPEG");
+  EXPECT_EQ(dataset.path(2), cat / "c.png");
+  EXPECT_EQ(dataset.label(2), 0);
+  EXPECT_EQ(dataset.label(3), 1);
+}
+
+TEST_F(Folder, LinksAreFollowedAndLoopsAreNot) {
+  write_classes("train");
+  const auto cat = root() / "train" / "cat";
+  write_png(root() / "elsewhere" / "x.png", plain_image(8, 8, {1, 1, 1}));
+  fs::create_directory_symlink(root() / "elsewhere", cat / "link");
+  fs::create_directory_symlink(root() / "elsewhere", cat / "same");
+  fs::create_directory_symlink(cat, cat / "itself");
+  fs::create_directory_symlink(root(), cat / "everything");
+  fs::create_directory_symlink(root() / "train", cat / "all_classes");
+  fs::create_symlink(cat / "nowhere.png", cat / "broken.png");
+  fs::create_symlink(cat / "loop.png", cat / "loop.png");
+  const ImageFolder dataset(options());
+  ASSERT_EQ(dataset.size(), 4);
+  EXPECT_EQ(dataset.path(0), cat / "c.png");
+  EXPECT_EQ(dataset.path(1).filename(), "x.png");
+  EXPECT_EQ(dataset.label(2), 1);
+  EXPECT_EQ(dataset.info().remarks,
+            (std::vector<std::string>{"3 files in train left out: 1 is not .jpg, .jpeg, .png or "
+                                      ".webp (notes.txt), 2 are no regular files (broken.png, "
+                                      "loop.png)"}));
+}
+
+TEST_F(Folder, TestTakesThePlaceOfVal) {
+  write_classes("train");
+  write_classes("test");
+  const ImageFolder dataset(options(Split::Test));
+  EXPECT_EQ(dataset.size(), 3);
+  EXPECT_EQ(dataset.path(0), root() / "test" / "cat" / "c.png");
+}
+
+TEST_F(Folder, ValComesBeforeTest) {
+  for (const auto* split : {"train", "val", "test"}) write_classes(split);
+  fs::remove(root() / "val" / "cat" / "notes.txt");
+  const ImageFolder dataset(options(Split::Test));
+  EXPECT_EQ(dataset.path(0), root() / "val" / "cat" / "c.png");
+  EXPECT_EQ(dataset.info().remarks,
+            (std::vector<std::string>{"test/ is not used: val/ is there to evaluate on"}));
+}
+
+/// So that a model can be evaluated on pictures that came later.
+TEST_F(Folder, OneFolderOfClassesCanBeEvaluatedOnButNotTrainedWith) {
+  write_classes(".");
+  EXPECT_EQ(ImageFolder(options(Split::Test)).size(), 3);
+  EXPECT_TRUE(
+      contains(error(options()),
+               root().string() + " has no val/ or test/ folder: `--validation 0.1` splits"));
+}
+
+TEST_F(Folder, AClassMayBeCalledTrain) {
+  for (const auto* vehicle : {"bus", "train"}) {
+    for (const auto* name : {"1.png", "2.png"}) {
+      write_png(root() / vehicle / name, plain_image(2, 2, {1, 1, 1}));
+    }
+  }
+  auto splitting = options();
+  splitting.validation = 0.5;
+  EXPECT_EQ(ImageFolder(splitting).class_names(), (std::vector<std::string>{"bus", "train"}));
+}
+
+class SplitFolder : public Folder {
+ protected:
+  void write_many(const fs::path& place) const {
+    for (const auto& [name, count] : {std::pair{"a", 20}, {"b", 5}, {"c", 2}}) {
+      for (int i = 0; i < count; ++i) {
+        write_png(place / name / (std::to_string(i) + ".png"), plain_image(2, 2, {1, 1, 1}));
+      }
+    }
+  }
+  ImageFolderOptions splitting(Split split, std::uint64_t seed = 0) const {
+    auto given = options(split);
+    given.validation = 0.2;
+    given.seed = seed;
+    return given;
+  }
+  static std::vector<fs::path> paths(const ImageFolderOptions& options) {
+    const ImageFolder dataset(options);
+    std::vector<fs::path> all;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) all.push_back(dataset.path(i));
+    return all;
+  }
+};
+
+TEST_F(SplitFolder, EachClassIsDividedByItsShare) {
+  write_many(root());
+  const auto train = paths(splitting(Split::Train));
+  const auto test = paths(splitting(Split::Test));
+  const auto of_class = [](const std::vector<fs::path>& images, const std::string& name) {
+    return std::count_if(images.begin(), images.end(), [&](const fs::path& path) {
+      return path.parent_path().filename() == name;
+    });
+  };
+  EXPECT_EQ(of_class(test, "a"), 4);
+  EXPECT_EQ(of_class(test, "b"), 1);
+  EXPECT_EQ(of_class(test, "c"), 1) << "one at least";
+  EXPECT_EQ(of_class(train, "c"), 1) << "one at least";
+  auto all = train;
+  all.insert(all.end(), test.begin(), test.end());
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all.size(), 27U);
+  EXPECT_EQ(std::unique(all.begin(), all.end()), all.end()) << "no image in both";
+}
+
+TEST_F(SplitFolder, TheSeedDrawsTheShare) {
+  write_many(root() / "train");
+  const auto test = paths(splitting(Split::Test));
+  EXPECT_EQ(paths(splitting(Split::Test)), test);
+  EXPECT_NE(paths(splitting(Split::Test, 1)), test);
+  EXPECT_TRUE(std::is_sorted(test.begin(), test.end()));
+  const auto a = root() / "train" / "a";
+  EXPECT_NE((std::vector<fs::path>(test.begin(), test.begin() + 4)),
+            (std::vector<fs::path>{a / "0.png", a / "1.png", a / "10.png", a / "11.png"}))
+      << "not simply the first";
+}
+
+TEST_F(SplitFolder, AShareNeedsTwoImagesAndNothingElseToEvaluateOn) {
+  write_many(root());
+  fs::remove(root() / "c" / "1.png");
+  EXPECT_TRUE(contains(error(splitting(Split::Train)),
+                       (root() / "c").string() + " has 1 image, expected 2 at least"));
+  write_many(root() / "train");
+  write_many(root() / "test");
+  EXPECT_TRUE(
+      contains(error(splitting(Split::Train)),
+               root().string() + " has a folder test to evaluate on: expected none beside"));
+  auto wrong = splitting(Split::Train);
+  wrong.validation = 1.0;
+  EXPECT_TRUE(contains(error(wrong), "validation is 1, expected [0, 1)"));
+}
+
+TEST_F(SplitFolder, WhatIsLeftOutIsToldOnce) {
+  write_many(root());
+  write_text(root() / "b" / "photo.HEIC", "");
+  write_png(root() / "cover.png", plain_image(2, 2, {1, 1, 1}));
+  EXPECT_EQ(ImageFolder(splitting(Split::Train)).info().remarks,
+            (std::vector<std::string>{"2 files left out: 1 is not .jpg, .jpeg, .png or .webp "
+                                      "(photo.HEIC), 1 is in no class's folder (cover.png)"}));
+  EXPECT_TRUE(ImageFolder(splitting(Split::Test)).info().remarks.empty());
+}
+
+TEST_F(Folder, ImagesAreDecodedOnce) {
+  write_classes("train");
+  const ImageFolder dataset(options());
+  std::vector<std::uint8_t> first(3 * 6 * 6);
+  dataset.read(2, first.data());
+  fs::remove(dataset.path(2));
+  const auto* kept = dataset.pixels(2);
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(std::vector<std::uint8_t>(kept, kept + first.size()), first);
+  auto second = first;
+  std::fill(second.begin(), second.end(), std::uint8_t{0});
+  dataset.read(2, second.data());
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(dataset.pixels(1), nullptr);
+}
+
+/// Whatever a picture is, it is read, or left out with a line that names it.
+TEST_F(Folder, OddPicturesAreReadAndHostileOnesAreNamed) {
+  const auto odd = root() / "train" / "odd";
+  write_jpeg(odd / "cmyk.jpg", plain_image(9, 9, {51, 0, 255, 128}), {JCS_CMYK, true});
+  write_jpeg(odd / "grey.jpg", plain_image(9, 9, {77}), {JCS_GRAYSCALE});
+  write_jpeg(odd / "progressive.jpg", plain_image(9, 9, {1, 2, 3}), {JCS_RGB, false, true});
+  write_png(odd / "one_pixel.png", plain_image(1, 1, {1, 2, 3}));
+  write_png(odd / "one_row.png", plain_image(1, 300, {1, 2, 3}));
+  auto deep = plain_image(9, 9, {1, 1, 2, 2, 3, 3});
+  deep.channels = 3;
+  write_png(odd / "sixteen_bits.png", deep, {PNG_COLOR_TYPE_RGB, 16, false, {}});
+  write_png(odd / "transparent.png", plain_image(9, 9, {1, 2, 3, 0}),
+            {PNG_COLOR_TYPE_RGB_ALPHA, 8, false, {}});
+  std::int64_t sound = 7;
+#ifdef ADAACT_WITH_WEBP
+  write_webp(odd / "photo.webp", plain_image(9, 9, {1, 2, 3}), /*lossless=*/false);
+  ++sound;
+#endif
+  write_text(odd / "empty.jpg", "");
+  write_jpeg(odd / "half.jpg", varied_image(40, 40, 3));
+  cut(odd / "half.jpg", 0.5);
+  write_png(odd / "half.png", varied_image(40, 40, 3));
+  cut(odd / "half.png", 0.5);
+  write_text(odd / "half.webp", "RIFF1234WEBPVP8L");
+  write_text(odd / "text.png", "no picture");
+  write_png(odd / "huge.png", {12'000, 12'000, 1, Bytes(std::size_t{12'000} * 1'500)},
+            {PNG_COLOR_TYPE_GRAY, 1, false, {}});
+  make_pipe(odd / "pipe.png");
+  auto skipping = options();
+  skipping.skip_bad_images = true;
+  const WarningCapture warnings;
+  const ImageFolder dataset(skipping);
+  EXPECT_EQ(dataset.size(), sound);
+  EXPECT_EQ(dataset.skipped(), 6);
+  ASSERT_EQ(warnings.messages.size(), 7U);
+  const std::vector<std::string> bad{"empty.jpg", "half.jpg", "half.png",
+                                     "half.webp", "huge.png", "text.png"};
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    EXPECT_TRUE(contains(warnings.messages[i], (odd / bad[i]).string()));
+    EXPECT_TRUE(contains(warnings.messages[i], "; the image is left out"));
+  }
+  EXPECT_EQ(dataset.info().remarks,
+            (std::vector<std::string>{"7 files in train left out: 1 is no regular file (pipe.png), "
+                                      "6 cannot be decoded (empty.jpg, half.jpg, half.png, …)"}));
 }
 
 TEST_F(Folder, BadOptionsSayWhatWasExpected) {
@@ -157,7 +389,7 @@ TEST_F(Folder, BadImagesCanBeSkipped) {
   EXPECT_EQ(dataset->size(), 2);
   EXPECT_EQ(dynamic_cast<const ImageFolder&>(*dataset).skipped(), 2);
   ASSERT_EQ(warnings.messages.size(), 3U);
-  EXPECT_TRUE(contains(warnings.messages[0], "a.jpg is neither JPEG nor PNG"));
+  EXPECT_TRUE(contains(warnings.messages[0], "a.jpg is neither JPEG nor PNG nor WebP"));
   EXPECT_TRUE(contains(warnings.messages[1], "b.png cannot be decoded at byte"));
   EXPECT_TRUE(contains(warnings.messages[1], "the image is left out"));
   EXPECT_EQ(warnings.messages[1].find("frame #"), std::string::npos);

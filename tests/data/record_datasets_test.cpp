@@ -90,7 +90,7 @@ TEST_F(Idx, MissingFilesAreNamed) {
                        "train-images-idx3-ubyte in " +
                            folder.path().string()));
   EXPECT_TRUE(contains(error_opening("mnist", options_for(folder.path() / "no")), "no folder"));
-  EXPECT_TRUE(contains(error_opening("mnist", {}), "mnist: data_dir is empty"));
+  EXPECT_TRUE(contains(error_opening("mnist", {}), "the data set mnist is not here"));
 }
 
 TEST_F(Idx, ATruncatedPlainFileIsAnError) {

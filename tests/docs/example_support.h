@@ -1,11 +1,8 @@
 #pragma once
 
-// What the examples of docs/optimizers.md are compiled with.
+// What the tests of the examples in docs/optimizers.md need besides. No header that an example needs: the page
+// has to name those.
 
-#include <iostream>
-#include <sstream>
-
-#include <adaact/adaact.h>
 #include <gtest/gtest.h>
 
 inline double loss_of(torch::nn::Sequential& model, const torch::Tensor& images,

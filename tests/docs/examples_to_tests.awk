@@ -1,12 +1,16 @@
 # Turns the ```cpp blocks of a page into a test program: one test for each heading with a block. The
-# block that includes headers is the start of all of them; those before it are shown in the page only.
+# block that includes headers is the start of all of them; those before it are shown in the page only. What
+# it includes comes first, so that nothing of ours stands in for a header that it forgot.
 /^## / { heading = substr($0, 4); gsub(/[^A-Za-z0-9]/, "", heading) }
 /^```cpp/ { inside = 1; block = ""; next }
 /^```/ && inside {
   inside = 0
   if (block ~ /#include/) {
     start = block
-    sub(/#include[^\n]*\n\n?/, "", start)
+    while (match(start, /#include[^\n]*\n\n?/)) {
+      print substr(start, RSTART, RLENGTH)
+      start = substr(start, 1, RSTART - 1) substr(start, RSTART + RLENGTH)
+    }
     print "#include \"docs/example_support.h\"\n"
   } else if (start == "") {
     early = early block

@@ -38,6 +38,30 @@ TEST(RunKey, WhateverIsComputedIs) {
   EXPECT_NE(key_of(without_batchnorm), key_of(example()));
 }
 
+TEST(RunKey, FieldsThatCameLaterChangeNoKeyUnlessTheySaySomethingNew) {
+  auto resolved = example();
+  resolved.resolve();
+  EXPECT_EQ(resolved.flip, "on");
+  EXPECT_EQ(key_of(resolved), key_of(example()));
+  EXPECT_EQ(key_of(example()).find("flip"), std::string::npos);
+  EXPECT_EQ(key_of(example()).find("validation"), std::string::npos);
+  auto without_flip = example();
+  without_flip.flip = "off";
+  EXPECT_NE(key_of(without_flip), key_of(example()));
+  auto split = example();
+  split.validation = 0.1;
+  EXPECT_NE(key_of(split), key_of(example()));
+  auto digits = example();
+  digits.dataset = "mnist";
+  auto digits_as_before = digits;
+  digits_as_before.flip = "on";
+  EXPECT_NE(key_of(digits), key_of(digits_as_before));
+  EXPECT_EQ(key_of(example()).find("patience"), std::string::npos);
+  auto patient = example();
+  patient.patience = 5;
+  EXPECT_NE(key_of(patient), key_of(example()));
+}
+
 TEST(RunKey, AnOptionThatHasItsDefaultMayBeLeftOut) {
   RunConfig short_form;
   short_form.optimizer = "adam";

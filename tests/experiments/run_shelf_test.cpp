@@ -27,6 +27,7 @@ using adaact::testing::contains;
 using adaact::testing::deep_json;
 using adaact::testing::diverged_run;
 using adaact::testing::error_of;
+using adaact::testing::made_up_config;
 using adaact::testing::MadeUpRun;
 using adaact::testing::make_pipe;
 using adaact::testing::metrics_of;
@@ -37,6 +38,7 @@ namespace fs = std::filesystem;
 PlannedRun planned_with_seed(std::uint64_t seed) {
   PlannedRun planned;
   planned.series = "AdaAct";
+  planned.config = made_up_config();
   planned.config.seed = seed;
   return planned;
 }
@@ -147,8 +149,8 @@ TEST_F(RunShelfTest, OfSeveralTakesTheFirstByPath) {
   auto all = shelf();
   EXPECT_EQ(all.find(planned_with_seed(1)).value().folder, at("a"));
   ASSERT_EQ(all.messages().size(), 1U);
-  EXPECT_TRUE(contains(all.messages()[0], "2 other runs of the same configuration as " +
-                                              at("a").string() + " are not shown"));
+  EXPECT_TRUE(contains(all.messages()[0], at("a").string() + " is shown, and not " +
+                                              at("b").string() + ", " + at("c").string() + ": "));
   RunShelf in_order({at("c"), at("b")});
   EXPECT_EQ(in_order.find(planned_with_seed(1)).value().folder, at("c"));
 }
@@ -176,7 +178,7 @@ TEST_F(RunShelfTest, AFinishedRunGoesBeforeOneThatDiverged) {
   auto all = shelf();
   EXPECT_EQ(all.find(planned).value().folder, at("b-fp32"));
   ASSERT_EQ(all.messages().size(), 1U);
-  EXPECT_TRUE(contains(all.messages()[0], "2 other runs of the same configuration as "));
+  EXPECT_TRUE(contains(all.messages()[0], "b-fp32 is shown, and not "));
 }
 
 TEST_F(RunShelfTest, LeavesOutMeasurementsThatLackANumber) {

@@ -61,12 +61,14 @@ class SteppedRun {
             "a checkpoint with a negative count is taken for one");
     require(restored.journal.metrics_bytes >= 0 && restored.journal.event_bytes >= 0,
             "a checkpoint with a journal of negative length is taken for one");
-    make_checkpoint(restored, *model_, *optimizer_).to_bytes();
+    make_checkpoint(restored, *model_, *optimizer_, ModelCard()).to_bytes();
     go_back();
   }
 
  private:
-  std::string bytes() const { return make_checkpoint(state_, *model_, *optimizer_).to_bytes(); }
+  std::string bytes() const {
+    return make_checkpoint(state_, *model_, *optimizer_, ModelCard()).to_bytes();
+  }
 
   void go_back() {
     restore_checkpoint(

@@ -47,6 +47,11 @@ void read_image_folder(const std::string& bytes) {
   ImageFolderOptions options;
   options.root = folder.path();
   options.image_size = 2;
+  // A folder that has nothing to evaluate on is divided.
+  std::error_code ignored;
+  const bool divided =
+      fs::exists(folder.path() / "val", ignored) || fs::exists(folder.path() / "test", ignored);
+  options.validation = divided ? 0.0 : 0.5;
   for (const auto split : {Split::Train, Split::Test}) {
     options.split = split;
     const ImageFolder images(options);
@@ -62,7 +67,9 @@ std::vector<Seed> image_folder_seeds() {
   return {{"two_classes",
            "train/cat/1.png\ntrain/cat/.hidden.png\ntrain/dog/2.JPG\ntrain/dog/note.txt\n"
            "val/dog/3.jpeg\nval/cat/4.png\ntrain/.hidden/\n"},
-          {"one_class", "train/cat/1.png\ntrain/cat/folder/\nval/cat/1.png\nval/.git/\n"}};
+          {"one_class", "train/cat/1.png\ntrain/cat/folder/\nval/cat/1.png\nval/.git/\n"},
+          {"to_divide", "cat/a/1.webp\ncat/2.png\nstray.png\ndog/3.png\ndog/4.PNG\ndog/b/5.gif\n"},
+          {"test", "train/cat/1.png\ntest/cat/2.png\n"}};
 }
 
 }  // namespace

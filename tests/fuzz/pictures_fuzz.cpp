@@ -1,10 +1,14 @@
-// JPEG and PNG: the decoders by themselves, and a picture as a data set or `adaact predict` reads it.
+// JPEG, PNG and WebP: the decoders by themselves, how EXIF data say that a picture is to be turned, and a
+// picture as a data set or `adaact predict` reads it.
 
 #include <vector>
 
 #include "data/decode_image.h"
+#include "data/exif_files.h"
+#include "data/exif_orientation.h"
 #include "data/image_files.h"
 #include "data/resample.h"
+#include "data/webp_files.h"
 #include "fuzz/fuzz_targets.h"
 #include "fuzz/gzip_mutator.h"
 #include "fuzz/input_folder.h"
@@ -16,6 +20,10 @@ namespace {
 /// A pixel takes three bytes here, and in a file little more than 2 bits of a run of 258 bytes, each of
 /// eight pixels. Decoders hold more than the pixels: libjpeg up to six bytes of coefficients for each.
 constexpr MemoryAllowance kOfPictures{std::size_t{16} << 20, 3 * 8 * 1032};
+
+/// A WebP of a few bytes may have 2^24 pixels of one colour, three bytes each here and four in libwebp; a
+/// photograph that is turned is there twice.
+constexpr MemoryAllowance kOfWebp{std::size_t{192} << 20, 3 * 8 * 1032};
 
 EncodedImage encoded(const std::string& bytes) {
   return {kInputName, std::vector<std::uint8_t>(bytes.begin(), bytes.end())};
@@ -29,10 +37,17 @@ void check_pixels(const RgbImage& image) {
 
 void read_jpeg(const std::string& bytes) { check_pixels(decode_jpeg(encoded(bytes))); }
 void read_png(const std::string& bytes) { check_pixels(decode_png(encoded(bytes))); }
+void read_webp(const std::string& bytes) { check_pixels(decode_webp(encoded(bytes))); }
+
+void read_exif(const std::string& bytes) {
+  const auto orientation = exif_orientation(encoded(bytes).bytes);
+  require(orientation >= 1 && orientation <= 8, "a picture is to be turned as EXIF cannot say");
+}
 
 void read_picture(const std::string& bytes) {
   static const InputFolder folder;
-  const auto image = decode_image(folder.write("picture", bytes));
+  const auto path = folder.write("picture", bytes);
+  const auto image = decode_image(path, bytes.size() % 2 == 0 ? 0 : enough_to_resize(5));
   check_pixels(image);
   std::vector<std::uint8_t> planes(3 * 4 * 4);
   resize_and_crop(image, 5, 4, planes.data());
@@ -92,16 +107,44 @@ std::vector<Seed> png_seeds() {
                                           {"tRNS", std::string("\0\1\0\2\0\3", 6)}})}};
 }
 
+std::vector<Seed> webp_seeds() {
+  std::vector<Seed> seeds;
+#ifdef ADAACT_WITH_WEBP
+  const auto lossless = testing::webp_bytes(testing::varied_image(5, 7, 3));
+  seeds = {{"lossless", lossless},
+           {"lossy", testing::webp_bytes(testing::varied_image(9, 17, 3), /*lossless=*/false)},
+           {"transparent", testing::webp_bytes(testing::varied_image(4, 6, 4))},
+           {"with_exif",
+            testing::webp_of_chunks(testing::webp_header(5, 7, 8) + lossless.substr(12) +
+                                    testing::webp_chunk("EXIF", testing::exif_data(6, false)))}};
+#endif
+  return seeds;
+}
+
+std::vector<Seed> exif_seeds() {
+  const auto jpeg = jpeg_seeds().front().bytes;
+  return {{"jpeg", testing::jpeg_with_exif(jpeg, testing::exif_data(6, true))},
+          {"png", testing::png_with_exif(png_seeds().front().bytes, testing::exif_data(8, false))},
+          {"webp", "RIFF1234WEBPEXIF" + testing::number_bytes(38, 4, false) +
+                       testing::exif_data(3, false)}};
+}
+
 std::vector<Seed> picture_seeds() {
-  return {{"rgb_png", png_seeds().front().bytes}, {"rgb_jpeg", jpeg_seeds().front().bytes}};
+  auto seeds = webp_seeds();
+  const auto turned = exif_seeds();
+  seeds.insert(seeds.end(), {{"rgb_png", png_seeds().front().bytes},
+                             {"rgb_jpeg", jpeg_seeds().front().bytes},
+                             {"turned_jpeg", turned[0].bytes},
+                             {"turned_png", turned[1].bytes}});
+  return seeds;
 }
 
 }  // namespace
 
 FuzzTarget jpeg_target() { return {"jpeg", read_jpeg, jpeg_seeds, nullptr, kOfPictures}; }
 FuzzTarget png_target() { return {"png", read_png, png_seeds, mutate_png, kOfPictures}; }
-FuzzTarget picture_target() {
-  return {"picture", read_picture, picture_seeds, nullptr, kOfPictures};
-}
+FuzzTarget webp_target() { return {"webp", read_webp, webp_seeds, nullptr, kOfWebp}; }
+FuzzTarget exif_target() { return {"exif", read_exif, exif_seeds}; }
+FuzzTarget picture_target() { return {"picture", read_picture, picture_seeds, nullptr, kOfWebp}; }
 
 }  // namespace adaact::fuzz

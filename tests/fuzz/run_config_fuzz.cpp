@@ -1,6 +1,7 @@
 // config.json of a run, and what is done with it next.
 
 #include <adaact/train/run_config.h>
+#include <adaact/train/training_run.h>
 #include <c10/util/Exception.h>
 
 #include "experiments/shelf/run_key.h"
@@ -24,9 +25,15 @@ void read_run_config(const std::string& bytes) {
   const auto written = config.to_json();
   require(RunConfig::from_json(written, "written").to_json() == written,
           "a configuration that was read and written differs from itself");
-  use([&] { RunConfig(config).resolve(); });
+  use([&] {
+    auto without_data = config;
+    without_data.data_dir = "";  // folders of this machine would be looked through for images
+    without_data.resolve();
+  });
   use([&] { key_of(config); });
   use([&] { differences(RunConfig(), config); });
+  use([&] { obstacles_to_going_on(RunConfig(), config); });
+  use([&] { RunSettings::from_json(bytes, kInputName); });
 }
 
 std::vector<Seed> run_config_seeds() {
@@ -37,7 +44,20 @@ std::vector<Seed> run_config_seeds() {
   sam.milestones = {1, 2};
   sam.clip_norm = 1.5;
   sam.seed = 18446744073709551615U;
-  return {{"defaults", RunConfig().to_json()}, {"sam", sam.to_json()}};
+  auto with_settings = RunConfig().to_json();
+  with_settings.insert(1, R"("settings": {"save_best": true, "workers": 2},)");
+  RunConfig images;
+  images.dataset = "image-folder";
+  images.model = "resnet20";
+  images.image_size = 64;
+  images.epochs = 40;
+  images.batch_size = 32;
+  images.flip = "off";
+  images.validation = 0.1;
+  return {{"defaults", RunConfig().to_json()},
+          {"sam", sam.to_json()},
+          {"settings", with_settings},
+          {"images", images.to_json()}};
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "experiments/shelf/kept_results.h"
 #include "fuzz/fuzz_targets.h"
 #include "fuzz/input_folder.h"
+#include "report/plot_data.h"
+#include "report/run_plots.h"
 #include "report/run_tables.h"
 #include "support/made_up_run.h"
 #include "train/run/run_file_names.h"
@@ -42,7 +44,11 @@ void read_metrics_file(const std::string& bytes) {
   history.steps_per_epoch();
   history.best_epoch();
   history.diverged_in_epoch();
-  summary_table({{"run", history}});
+  const std::vector<NamedRun> runs{{"run", history}};
+  summary_table(summaries_of(groups_of(runs)));
+  for (const auto quantity : {Quantity::TrainLoss, Quantity::TestAccuracy, Quantity::StepTime}) {
+    plot_data(drawable_part(course_plot(groups_of(runs), quantity, Against::Epochs)), "id");
+  }
   keep_results(history);
 }
 
@@ -95,7 +101,11 @@ Found found_with(const Experiment& experiment, const RunHistory& history) {
 
 void read_environment(const std::string& bytes) {
   static const RunInputFolder folder;
-  static const RunFolder run(folder.path(), RunConfig(), /*resume=*/true);
+  static const RunFolder run(folder.path(), RunConfig(), [] {
+    RunSettings settings;
+    settings.resume = true;
+    return settings;
+  }());
   static const auto found = [] {
     RunHistory history;
     history.folder = folder.path();

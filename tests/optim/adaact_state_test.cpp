@@ -269,7 +269,7 @@ TEST(AdaActState, AnArchiveOfTorchSaveIsToldApart) {
   std::stringstream archive;
   torch::save(optimizer, archive);
   EXPECT_TRUE(contains(error_of([&] { optimizer.named_state().load(archive); }),
-                       "a zip archive, as torch::save writes; use torch::load"));
+                       "what torch::save wrote of an optimizer torch::load reads"));
 }
 
 }  // namespace

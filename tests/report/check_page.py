@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loads a page from disk in Chromium, at phone and desktop width, light and dark.
+"""Loads a page from disk in Chromium, at phone and desktop width, light and dark, and uses its figures.
 
 Fails on anything in the console, on a request for another resource, on content that is missing, cut
 off, illegible or wider than the window. Saves a screenshot of each. Needs only Python and Chromium,
@@ -26,7 +26,7 @@ NO_BROWSER = 77
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 WIDTHS = {"phone": 390, "desktop": 1280}
 MODES = ["light", "dark"]
-SECONDS_TO_ANSWER = 60
+SECONDS_TO_ANSWER = 300  # on a machine that is busy with something else
 
 # Runs in the page and returns what is wrong with it, as a list of sentences.
 FIND_FAULTS = r"""
@@ -87,13 +87,63 @@ FIND_FAULTS = r"""
       a.box.right <= b.box.left || b.box.right <= a.box.left ||
       a.box.bottom <= b.box.top || b.box.bottom <= a.box.top || name.includes('by layer'),
       `${name}: "${a.text}" and "${b.text}" overlap`)));
-    for (const line of plot.querySelectorAll('g[id*="gnuplot_plot"] path')) {
+    for (const line of plot.querySelectorAll('g[id*="gnuplot_plot"] path, path.curve')) {
+      if (getComputedStyle(line).stroke === 'none') continue;  // a band
       const ratio = contrast(getComputedStyle(line).stroke, behind);
       expect(ratio >= 3, `${name}: a line has a contrast of ${ratio.toFixed(1)}, expected 3`);
     }
   }
   return faults;
 })
+"""
+
+# Wakes every figure, so that the page's script draws it.
+DRAW_ALL = """
+[...document.querySelectorAll('figure')].filter(figure => figure.querySelector('script')).map(figure => {
+  const plot = figure.querySelector('svg.plot');
+  plot.dispatchEvent(new PointerEvent('pointermove', {clientX: 0, clientY: 0}));
+  return plot.querySelectorAll('path.curve').length;
+})
+"""
+
+# What is folded up is to be right too.
+UNFOLD_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true; })"
+
+# What a figure shows, by its id.
+STATE = """
+(id => {
+  const figure = [...document.querySelectorAll('figure')].find(each => {
+    const data = each.querySelector('script');
+    return data && JSON.parse(data.textContent).id === id;
+  });
+  figure.scrollIntoView({block: 'center'});
+  const place = element => {
+    const box = element.getBoundingClientRect();
+    return {x: box.left, y: box.top, width: box.width, height: box.height};
+  };
+  const readout = figure.querySelector('.readout');
+  const reset = figure.querySelector('.reset');
+  return {
+    plot: place(figure.querySelector('svg.plot')),
+    legend: [...figure.querySelectorAll('.toggle')].map(place),
+    pressed: [...figure.querySelectorAll('.toggle')].map(each => each.getAttribute('aria-pressed')),
+    switches: [...figure.querySelectorAll('.tools button')].filter(each => each !== reset).map(place),
+    reset: reset && !reset.hidden && place(reset),
+    readout: readout && !readout.hidden ? readout.innerText : '',
+    curves: [...figure.querySelectorAll('path.curve')].map(each => each.dataset.name),
+    lines: [...figure.querySelectorAll('path.curve')].map(each => each.getAttribute('d')),
+    labels: [...figure.querySelectorAll('svg.plot text')].map(each => each.textContent),
+  };
+})
+"""
+
+SMOOTH = """
+(() => {
+  const slider = document.querySelector('.tools input');
+  slider.value = slider.max;
+  slider.dispatchEvent(new Event('input', {bubbles: true}));
+  return [...slider.closest('figure').querySelectorAll('path.curve')].map(each => each.getAttribute('d'));
+})()
 """
 
 CONTENT = """
@@ -200,7 +250,26 @@ class LoadedPage:
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:2000])
-        return answer["result"]["value"]
+        return answer["result"].get("value")
+
+    def state(self, figure):
+        return self.evaluate(f"{STATE}({json.dumps(figure)})")
+
+    def mouse(self, kind, x, y, **parameters):
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **parameters)
+
+    def click(self, box):
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        self.mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
+        self.mouse("mouseReleased", x, y, button="left", clickCount=1)
+
+    def drag(self, begin, end):
+        self.mouse("mouseMoved", *begin)
+        self.mouse("mousePressed", *begin, button="left", buttons=1, clickCount=1)
+        for share in (0.3, 0.7, 1.0):
+            at = [one + share * (other - one) for one, other in zip(begin, end)]
+            self.mouse("mouseMoved", *at, button="left", buttons=1)
+        self.mouse("mouseReleased", *end, button="left", clickCount=1)
 
     def screenshot(self, path, width, height):
         area = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
@@ -221,6 +290,69 @@ class LoadedPage:
                     yield f"the page asks for {requested}"
 
 
+def use_figure(page, figure):
+    """What is wrong when the pointer rests on a figure of two curves or more, drags and clicks."""
+    state = page.state(figure)
+    plot = state["plot"]
+    at = lambda x, y: (plot["x"] + x * plot["width"], plot["y"] + y * plot["height"])
+
+    page.mouse("mouseMoved", *at(0.6, 0.5))
+    hovered = page.state(figure)
+    if len(hovered["curves"]) < 2:
+        yield f"{figure} has the curves {hovered['curves']}, expected two at least"
+        return
+    for name in hovered["curves"]:
+        if name not in hovered["readout"]:
+            yield f"{figure}: the pointer shows '{hovered['readout']}', expected {name} in it"
+    page.mouse("mouseMoved", 1, 1)
+    if page.state(figure)["readout"]:
+        yield f"{figure}: values stay when the pointer has left"
+
+    page.click(hovered["legend"][0])
+    fewer = page.state(figure)
+    if fewer["curves"] != hovered["curves"][1:] or fewer["pressed"][0] != "false":
+        yield f"{figure}: a click on the first name leaves the curves {fewer['curves']}, {fewer['pressed']}"
+    page.click(fewer["legend"][0])
+    if page.state(figure)["curves"] != hovered["curves"]:
+        yield f"{figure}: a second click does not bring a curve back"
+
+    page.drag(at(0.4, 0.3), at(0.7, 0.6))
+    zoomed = page.state(figure)
+    if zoomed["labels"] == hovered["labels"] or not zoomed["reset"]:
+        yield f"{figure}: dragging does not zoom"
+    else:
+        page.click(zoomed["reset"])
+    page.mouse("mouseWheel", *at(0.5, 0.5), deltaX=0, deltaY=-200, modifiers=2)  # with Ctrl
+    wheeled = page.state(figure)
+    if not wheeled["reset"]:
+        yield f"{figure}: a wheel with Ctrl does not zoom"
+    else:
+        page.click(wheeled["reset"])
+    if page.state(figure)["labels"] != hovered["labels"]:
+        yield f"{figure}: after a reset it is not as it was"
+
+    page.click(page.state(figure)["switches"][-1])
+    logarithmic = page.state(figure)
+    if logarithmic["lines"] == hovered["lines"]:
+        yield f"{figure}: a logarithmic axis changes nothing"
+    page.click(logarithmic["switches"][-1])
+    if page.state(figure)["lines"] != hovered["lines"]:
+        yield f"{figure}: after a second click on the axis it is not as it was"
+
+
+def use_page(page, arguments):
+    for figure in arguments.use:
+        yield from use_figure(page, figure)
+    if arguments.use:
+        before = page.evaluate(DRAW_ALL)
+        if not all(before):
+            yield f"the script draws {before} curves"
+        rough = page.evaluate("[...document.querySelector('.tools input').closest('figure')"
+                              ".querySelectorAll('path.curve')].map(each => each.getAttribute('d'))")
+        if page.evaluate(SMOOTH) == rough:
+            yield "smoothing changes nothing"
+
+
 def missing_files(links):
     for link in links:
         parts = urllib.parse.urlsplit(link)
@@ -233,6 +365,7 @@ def missing_files(links):
 def check_once(browser, arguments, name, width, mode):
     """Faults, and the colour of the background."""
     page = LoadedPage(browser, arguments.page.resolve().as_uri(), width, mode)
+    page.evaluate(UNFOLD_ALL)
     content = page.evaluate(CONTENT)
     faults = page.evaluate(f"{FIND_FAULTS}({width})")
     faults += missing_files(content["links"])
@@ -242,6 +375,10 @@ def check_once(browser, arguments, name, width, mode):
     if arguments.screenshots:
         arguments.screenshots.mkdir(parents=True, exist_ok=True)
         page.screenshot(arguments.screenshots / f"{name}-{mode}.png", width, content["height"])
+    if mode == MODES[0]:
+        faults += use_page(page, arguments)
+    page.evaluate(DRAW_ALL)
+    faults += page.evaluate(f"{FIND_FAULTS}({width})")
     faults += page.messages()
     return [f"{name}, {mode}: {fault}" for fault in faults], content["background"]
 
@@ -264,6 +401,7 @@ def main():
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--screenshots", type=pathlib.Path, help="folder for them")
     parser.add_argument("--contains", action="append", default=[], help="text that the page must show")
+    parser.add_argument("--use", action="append", default=[], help="id of a figure to be used")
     parser.add_argument("--plots", type=int, default=0, help="how many plots there must be at least")
     arguments = parser.parse_args()
     program = next(filter(None, map(shutil.which, BROWSERS)), None)

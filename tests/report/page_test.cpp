@@ -62,6 +62,10 @@ TEST(Format, NumbersAreAsAPersonReadsThem) {
   EXPECT_EQ(adaact::percent(NAN), "–");
   EXPECT_EQ(adaact::decimal(0.36444), "0.3644");
   EXPECT_EQ(adaact::decimal(1234567.0), "1.23e+06");
+  EXPECT_EQ(adaact::percent(adaact::MeanAndError{0.925, 0.0005}), "92.50 ± 0.05 %");
+  EXPECT_EQ(adaact::percent(adaact::MeanAndError{0.925, NAN}), "92.50 %");
+  EXPECT_EQ(adaact::percent(adaact::MeanAndError{NAN, NAN}), "–");
+  EXPECT_EQ(adaact::decimal(adaact::MeanAndError{0.5, 0.25}), "0.5000 ± 0.2500");
   EXPECT_EQ(adaact::rounded(0.1 / 3), "0.0333333");
   EXPECT_EQ(adaact::fixed(-0.7249, 2), "-0.72");
   EXPECT_EQ(adaact::fixed(INFINITY, 1), "–");
@@ -95,6 +99,21 @@ TEST(Gnuplot, DrawsInTheColoursOfThePage) {
   EXPECT_TRUE(contains(svg, "<title>second</title>"));
   EXPECT_EQ(svg.find("<?xml"), std::string::npos);
   EXPECT_EQ(rendered.png.compare(1, 3, "PNG"), 0);
+}
+
+TEST(Gnuplot, DrawsABandBehindTheLines) {
+  auto plot = small_plot();
+  plot.series[1].points = {{0, 3, 0.5}, {2, 4, 5.0}};
+  for (const auto scale : {adaact::Scale::Linear, adaact::Scale::Logarithmic}) {
+    plot.y.scale = scale;
+    const auto svg = render_plot(plot, "loss").svg;
+    const auto band = svg.find("<title>second</title>");
+    ASSERT_NE(band, std::string::npos);
+    EXPECT_LT(band, svg.find("<title>first</title>"));
+    EXPECT_NE(svg.find("<title>second</title>", band + 1), std::string::npos) << "its line";
+    EXPECT_TRUE(contains(svg, "fill-opacity"));
+    EXPECT_EQ(svg.find("rgb("), std::string::npos);
+  }
 }
 
 TEST(Gnuplot, IdsOfTwoPlotsDiffer) {
@@ -158,7 +177,8 @@ TEST(Page, HoldsAllThatItNeeds) {
   EXPECT_TRUE(contains(html, "<th scope=\"row\">one</th><td class=\"number\">1</td>"));
   EXPECT_TRUE(contains(html, "prefers-color-scheme: dark"));
   EXPECT_TRUE(contains(html, "href=\"./results_figures/loss.png\""));
-  for (const char* outside : {"http:", "https:", "<script", "<link", "url("}) {
+  EXPECT_TRUE(contains(html, "<script type=\"application/json\">{\"id\":\"loss\""));
+  for (const char* outside : {"http:", "https:", "<script src", "<link", "url(h", "@import"}) {
     EXPECT_EQ(html.find(outside), std::string::npos) << outside;
   }
   EXPECT_EQ(bytes_of(path.parent_path() / "results_figures" / "loss.png").compare(1, 3, "PNG"), 0);
@@ -169,6 +189,16 @@ TEST(Page, APlotWithoutPointsIsASentence) {
   Page page(folder.path() / "page.html", "Page");
   EXPECT_TRUE(
       contains(page.figure({"Empty", {}, {}, {}}, "empty", "").html, "Nothing to show yet."));
+}
+
+TEST(Page, OneThatIsServedHasNoFilesAndDrawsItself) {
+  const NoPrograms none;
+  Page page("Live");
+  page.add_figures({page.figure(small_plot(), "loss", "By step.")});
+  const auto html = page.html("17");
+  EXPECT_TRUE(contains(html, "<body data-version=\"17\">"));
+  EXPECT_TRUE(contains(html, "aria-label=\"Loss\"></svg>"));
+  EXPECT_EQ(html.find(".png"), std::string::npos);
 }
 
 TEST(Page, APlaceThatCannotBeWrittenToIsFoundFirst) {

@@ -12,10 +12,11 @@ using adaact::Axis;
 using adaact::AxisLayout;
 using adaact::drawable_part;
 using adaact::lay_out;
+using adaact::moving_average;
 using adaact::Plot;
 using adaact::Point;
 using adaact::Scale;
-using adaact::smooth;
+using adaact::smoothed;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -108,30 +109,29 @@ TEST(Plot, WhatCannotBeDrawnIsLeftOut) {
 }
 
 TEST(Plot, SmoothingAveragesNeighbours) {
-  const auto averages = smooth({{1, 2}, {2, 4}, {3, 0}, {4, 8}}, 2, 100);
-  ASSERT_EQ(averages.size(), 3U);
-  EXPECT_DOUBLE_EQ(averages[0].x, 1.5);
-  EXPECT_DOUBLE_EQ(averages[0].y, 3.0);
+  const auto averages = moving_average({{1, 2}, {2, 4}, {3, 0, 3}, {4, 8}, {5, 1}}, 0.6);
+  ASSERT_EQ(averages.size(), 5U);
+  EXPECT_DOUBLE_EQ(averages[0].y, 2.0) << "it has neighbours on one side only";
   EXPECT_DOUBLE_EQ(averages[1].y, 2.0);
+  EXPECT_DOUBLE_EQ(averages[1].error, 1.0);
+  EXPECT_DOUBLE_EQ(averages[2].x, 3.0);
   EXPECT_DOUBLE_EQ(averages[2].y, 4.0);
+  EXPECT_DOUBLE_EQ(averages[4].y, 1.0);
 }
 
-TEST(Plot, SmoothingOverOnePointChangesNothing) {
-  const auto same = smooth({{1, 2}, {2, kNaN}, {3, 5}}, 1, 100);
+TEST(Plot, SmoothingOverOnePointLeavesOutWhatIsNotFinite) {
+  const auto same = moving_average({{1, 2}, {2, kNaN}, {3, 5}}, 0.0);
   ASSERT_EQ(same.size(), 2U);
   EXPECT_DOUBLE_EQ(same[0].y, 2.0);
   EXPECT_DOUBLE_EQ(same[1].x, 3.0);
-  EXPECT_TRUE(smooth({}, 1, 100).empty());
+  EXPECT_TRUE(moving_average({}, 0.5).empty());
 }
 
-TEST(Plot, SmoothingLeavesNoMorePlacesThanAreWanted) {
-  std::vector<Point> points;
-  for (int index = 0; index < 100'000; ++index) points.push_back({1.0 * index, 1.0});
-  const auto averages = smooth(points, 2000, 400);
-  EXPECT_LE(averages.size(), 400U);
-  EXPECT_GT(averages.size(), 350U);
-  EXPECT_LT(averages.front().x, 2000.0);
-  EXPECT_GT(averages.back().x, 98'000.0);
+TEST(Plot, IsSmoothedWhereItAsksForIt) {
+  Plot plot{"plot", {}, {}, {{"noisy", {{1, 0}, {2, 3}, {3, 0}}, 0}}, 1.0};
+  EXPECT_DOUBLE_EQ(smoothed(plot).series[0].points[1].y, 1.0);
+  plot.smoothing = 0.0;
+  EXPECT_DOUBLE_EQ(smoothed(plot).series[0].points[1].y, 3.0);
 }
 
 }  // namespace

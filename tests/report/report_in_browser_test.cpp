@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/made_up_details.h"
 #include "support/made_up_run.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
@@ -17,6 +18,7 @@ using adaact::testing::MadeUpRun;
 using adaact::testing::Process;
 using adaact::testing::run_with;
 using adaact::testing::TemporaryFolder;
+using adaact::testing::write_details;
 using adaact::testing::write_run;
 namespace fs = std::filesystem;
 
@@ -30,7 +32,8 @@ class ReportInBrowserTest : public ::testing::Test {
   }
 
   /// Whether check_page.py is content with a report on these runs.
-  void check(const std::string& name, const std::vector<fs::path>& runs, int plots) const {
+  void check(const std::string& name, const std::vector<fs::path>& runs, int plots,
+             const std::vector<std::string>& used_figures = {}) const {
     const auto page = folder_.path() / (name + ".html");
     write_report(runs, page, {"", "adaact report runs/*", {{"adaact", "0.1.0"}}});
     std::vector<std::string> command{"python3", ADAACT_CHECK_PAGE, page.string(), "--plots",
@@ -38,6 +41,7 @@ class ReportInBrowserTest : public ::testing::Test {
     for (const auto& run : runs) {
       command.insert(command.end(), {"--contains", run.filename().string()});
     }
+    for (const auto& figure : used_figures) command.insert(command.end(), {"--use", figure});
     const auto screenshots = fs::path(ADAACT_SCREENSHOTS) / name;
     fs::remove_all(screenshots);
     command.insert(command.end(), {"--screenshots", screenshots.string()});
@@ -60,7 +64,20 @@ TEST_F(ReportInBrowserTest, ThreeRuns) {
         {made("adaact", run_with("adaact", R"({"lr": 0.1, "betas": [0.9, 0.999]})")),
          made("sgd", run_with("sgd", R"({"lr": 0.1, "momentum": 0.9})")),
          made("adam", run_with("adam", R"({"lr": 0.001, "betas": [0.9, 0.999]})"))},
-        8);
+        12, {"test_accuracy_epochs", "train_loss_seconds"});
+}
+
+TEST_F(ReportInBrowserTest, SeedsWithTheDetailsOfTheirTests) {
+  std::vector<fs::path> runs;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    auto run = run_with("adaact", R"({"lr": 0.1})");
+    run.config.seed = seed;
+    run.top1_of_last_epoch = 0.7 + 0.02 * static_cast<double>(seed);
+    runs.push_back(made("seed-" + std::to_string(seed), run));
+    write_details(runs.back(), seed == 0 ? 10 : 30);
+  }
+  runs.push_back(made("sgd", run_with("sgd", R"({"lr": 0.1, "momentum": 0.9})")));
+  check("seeds", runs, 10, {"test_accuracy_epochs"});
 }
 
 TEST_F(ReportInBrowserTest, ManyRunsWithLongAndStrangeNames) {
@@ -79,7 +96,7 @@ TEST_F(ReportInBrowserTest, ManyRunsWithLongAndStrangeNames) {
   run.epochs = 0;
   run.further_steps = 3;
   runs.push_back(made("<script>alert('begun')<&\"", run));
-  check("many_runs", runs, 13);
+  check("many_runs", runs, 17);
 }
 
 TEST_F(ReportInBrowserTest, OneRunOfWhichNothingIsThereYet) {

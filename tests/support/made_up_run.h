@@ -14,8 +14,19 @@
 
 namespace adaact::testing {
 
-struct MadeUpRun {
+/// The fields that a run in a folder has always settled.
+inline RunConfig made_up_config() {
   RunConfig config;
+  config.model = "lenet5";
+  config.dataset = "fashion-mnist";
+  config.flip = "on";
+  config.epochs = 3;
+  config.batch_size = 128;
+  return config;
+}
+
+struct MadeUpRun {
+  RunConfig config = made_up_config();
   int epochs = 3;
   int steps_per_epoch = 10;
   int further_steps = 0;  // of an epoch that is not finished

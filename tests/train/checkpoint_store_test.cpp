@@ -62,6 +62,31 @@ TEST_F(CheckpointStoreTest, KeepsTheLastTwo) {
   EXPECT_EQ(newest->checkpoint.at("value").item<double>(), 100.0);
 }
 
+TEST_F(CheckpointStoreTest, KeepsMoreOrFewerWhereAskedFor) {
+  const CheckpointStore generous(folder_.path(), 3);
+  for (const int step : {1, 2, 3, 4}) generous.save(step, file_with(step));
+  EXPECT_EQ(names().size(), 3U);
+  generous.keep_newest(1);
+  EXPECT_EQ(names(), std::vector<std::string>{"checkpoint.4.safetensors"});
+  generous.keep_newest(0);
+  EXPECT_TRUE(names().empty());
+  const CheckpointStore stingy(folder_.path(), 0);  // while a run runs
+  for (const int step : {1, 2, 3}) stingy.save(step, file_with(step));
+  EXPECT_EQ(names().size(), 2U);
+}
+
+TEST_F(CheckpointStoreTest, TheNewestIsFoundWithoutAChangeToTheFolder) {
+  EXPECT_FALSE(store_.find_newest());
+  store_.save(1, file_with(1));
+  store_.save(2, file_with(2));
+  EXPECT_EQ(store_.find_newest()->step, 2);
+  damage("checkpoint.2.safetensors");
+  EXPECT_EQ(store_.find_newest()->path, folder_.path() / "checkpoint.1.safetensors");
+  EXPECT_EQ(names().size(), 2U);
+  damage("checkpoint.1.safetensors");
+  EXPECT_FALSE(store_.find_newest());
+}
+
 TEST_F(CheckpointStoreTest, ADamagedNewestFallsBackToTheOlder) {
   store_.save(1, file_with(1));
   store_.save(2, file_with(2));

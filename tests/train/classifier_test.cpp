@@ -1,5 +1,8 @@
 #include <adaact/train/classifier.h>
 
+#include <cmath>
+#include <thread>
+
 #include <adaact/io/safetensors.h>
 #include <adaact/models/weights.h>
 #include <gtest/gtest.h>
@@ -180,6 +183,116 @@ TEST_F(ClassifierTest, WhatIsNoPictureIsNamed) {
   const Classifier classifier(weights());
   EXPECT_TRUE(
       contains(error_of([&] { classifier.classify(folder_.path() / "none.png"); }), "none.png"));
+}
+
+TEST_F(ClassifierTest, ATensorIsClassifiedAsTheFileOfItsPixels) {
+  for (const std::int64_t channels : {1, 3}) {
+    write_model(small_card(channels));
+    const Classifier classifier(weights());
+    const std::vector<std::uint8_t> colour{250, 120, 30};
+    const auto of_file = classifier.classify(picture(colour));
+    const auto pixels = torch::tensor(colour, torch::kByte).view({1, 3, 1, 1}).expand({2, 3, 9, 7});
+    for (const auto& images : {pixels, pixels.to(torch::kFloat) / 255}) {
+      const auto of_tensor = classifier.classify(images);
+      ASSERT_EQ(of_tensor.size(), 2U);
+      for (std::size_t i = 0; i < of_file.size(); ++i) {
+        EXPECT_EQ(of_tensor[1][i].name, of_file[i].name);
+        EXPECT_NEAR(of_tensor[1][i].probability, of_file[i].probability, 1e-6);
+      }
+    }
+  }
+}
+
+TEST_F(ClassifierTest, ImagesOfTheModelsSizeAreTakenAsTheyAre) {
+  auto card = small_card(3);
+  card.resize_size = 8;  // a file of 4×4 pixels would be enlarged and its edge cut off
+  write_model(card);
+  const Classifier classifier(weights());
+  auto images = torch::zeros({1, 3, 4, 4});
+  images.slice(3, 0, 1).fill_(1.0);  // a bright edge, a quarter of the image
+  // The mean input is (1/4 - 1/2)/(1/4) = -1, so the logits are 1, 0 and -1 but for an addend.
+  const auto expected = torch::softmax(torch::tensor({1.0F, 0.0F, -1.0F}), 0);
+  EXPECT_TRUE(torch::allclose(classifier.probabilities(images)[0], expected, 1e-5, 1e-6));
+  const auto bytes = (images * 255).to(torch::kByte);
+  EXPECT_TRUE(torch::allclose(classifier.probabilities(bytes)[0], expected, 1e-5, 1e-6));
+  const auto half = classifier.probabilities(images.to(torch::kHalf));
+  EXPECT_EQ(half.scalar_type(), torch::kFloat);
+  EXPECT_TRUE(torch::allclose(half[0], expected, 1e-5, 1e-6));
+}
+
+TEST_F(ClassifierTest, ChannelsAreMadeToFit) {
+  write_model(small_card(3));
+  const Classifier for_colours(weights());
+  EXPECT_TRUE(torch::allclose(for_colours.probabilities(torch::full({1, 1, 4, 4}, 0.75)),
+                              for_colours.probabilities(torch::full({1, 3, 4, 4}, 0.75))));
+  write_model(small_card(1));
+  const Classifier for_grey(weights());
+  auto green = torch::zeros({1, 3, 4, 4});
+  green.select(1, 1).fill_(1.0);
+  EXPECT_TRUE(torch::allclose(for_grey.probabilities(green),
+                              for_grey.probabilities(torch::full({1, 1, 4, 4}, 0.587)), 1e-4,
+                              1e-5));
+}
+
+TEST_F(ClassifierTest, ManyFilesAreAnsweredInTheirOrder) {
+  write_model(small_card(3));
+  const Classifier classifier(weights());
+  std::vector<fs::path> files;
+  for (int i = 0; i < 130; ++i) {  // more than go into one batch
+    const auto grey = static_cast<std::uint8_t>(i % 2 == 0 ? 0 : 255);
+    files.push_back(folder_.path() / (std::to_string(i) + ".png"));
+    adaact::testing::write_png(files.back(), plain_image(5, 4, {grey, grey, grey}),
+                               {PNG_COLOR_TYPE_RGB, 8, false, {}});
+  }
+  const auto answers = classifier.classify(files, 1);
+  ASSERT_EQ(answers.size(), files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    ASSERT_EQ(answers[i].size(), 1U);
+    EXPECT_EQ(answers[i][0].name, i % 2 == 0 ? "dark" : "bright") << i;
+  }
+  EXPECT_TRUE(classifier.classify(std::vector<fs::path>{}).empty());
+  EXPECT_EQ(classifier.probabilities(torch::empty({0, 3, 9, 9})).sizes(),
+            (std::vector<std::int64_t>{0, 3}));
+}
+
+TEST_F(ClassifierTest, WrongTensorsAreNamed) {
+  write_model(small_card(3));
+  const Classifier classifier(weights());
+  const auto error_with = [&](const torch::Tensor& images) {
+    return error_of([&] { classifier.probabilities(images); });
+  };
+  EXPECT_TRUE(contains(error_with(torch::zeros({3, 4, 4})), "unsqueeze(0) makes a batch"));
+  EXPECT_TRUE(
+      contains(error_with(torch::zeros({1, 4, 4, 4})), "[1, 4, 4, 4], expected (N, 1 or 3"));
+  EXPECT_TRUE(contains(error_with(torch::zeros({1, 3, 0, 4})), "[1, 3, 0, 4], expected"));
+  EXPECT_TRUE(contains(error_with(torch::zeros({1, 3, 4, 4}, torch::kInt)), "images are Int"));
+  EXPECT_TRUE(
+      contains(error_with(torch::full({1, 3, 4, 4}, -2.0)), "from -2 to -2, expected 0 to 1"));
+  EXPECT_TRUE(contains(error_with(torch::full({1, 3, 4, 4}, std::nan(""))), "expected 0 to 1"));
+  EXPECT_TRUE(contains(error_with(torch::Tensor()), "an undefined tensor"));
+}
+
+TEST_F(ClassifierTest, ThreadsShareOne) {
+  write_model(small_card(3));
+  const Classifier classifier(weights());
+  const auto images = torch::rand({3, 3, 9, 9});
+  const auto expected = classifier.probabilities(images);
+  const auto file = picture({10, 200, 90});
+  const auto of_file = classifier.classify(file).front();
+  constexpr int kThreads = 4;
+  std::vector<int> wrong(kThreads, 0);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int turn = 0; turn < 20; ++turn) {
+        const auto again = classifier.classify(file).front();
+        if (!torch::equal(classifier.probabilities(images), expected)) ++wrong[thread];
+        if (again.name != of_file.name || again.probability != of_file.probability) ++wrong[thread];
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(kThreads, 0));
 }
 
 }  // namespace

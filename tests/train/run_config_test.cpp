@@ -1,5 +1,7 @@
 #include <adaact/train/run_config.h>
 
+#include <adaact/train/training_run.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +20,7 @@ TEST(RunConfig, SurvivesJson) {
   config.model = "resnet20";
   config.milestones = {3, 5};
   config.clip_norm = 0.5;
+  config.patience = 4;
   config.optimizer_options = R"({"lr":0.25})";
   config.seed = 18446744073709551615U;
   const auto again = RunConfig::from_json(config.to_json(), "test");
@@ -29,11 +32,28 @@ TEST(RunConfig, SurvivesJson) {
 TEST(RunConfig, FieldsFromLaterVersionsHaveDefaultsAndUnknownOnesAreErrors) {
   auto older = json::parse(RunConfig().to_json());
   older.erase("resize_size");
+  older.erase("patience");
   EXPECT_TRUE(differences(RunConfig(), RunConfig::from_json(older.dump(), "old.json")).empty());
   auto newer = json::parse(RunConfig().to_json());
   newer["warp"] = 9;
   const auto error = error_of([&] { RunConfig::from_json(newer.dump(), "new.json"); });
   EXPECT_TRUE(contains(error, "new.json: unknown field 'warp'"));
+}
+
+/// As a run from before these fields were has it.
+TEST(RunConfig, AFileFromBeforeMeansWhatItMeantThen) {
+  RunConfig config;
+  config.dataset = "image-folder";
+  auto older = json::parse(config.to_json());
+  older.erase("flip");
+  older.erase("validation");
+  const auto read = RunConfig::from_json(older.dump(), "old.json");
+  EXPECT_EQ(read.flip, "on");
+  EXPECT_EQ(read.validation, 0.0);
+  EXPECT_EQ(read.image_size, 224);
+  older["dataset"] = "mnist";
+  EXPECT_EQ(RunConfig::from_json(older.dump(), "old.json").flip, "on");
+  EXPECT_EQ(RunConfig::from_json(older.dump(), "old.json").image_size, 0);
 }
 
 TEST(RunConfig, WhatIsNoConfigurationIsNamed) {
@@ -116,15 +136,108 @@ TEST(RunConfig, ErrorsNameTheFieldItsValueAndWhatWasExpected) {
   EXPECT_TRUE(contains(error([](auto& c) { c.device = "gpu"; }),
                        "device is 'gpu', expected cpu, cuda or cuda:N"));
   EXPECT_TRUE(contains(error([](auto& c) { c.device = "cuda:123"; }), "device is 'cuda:123'"));
+  const auto cores = std::to_string(adaact::most_threads() / 4);
   EXPECT_TRUE(contains(error([](auto& c) { c.threads = 4294967297; }),
-                       "threads is 4294967297, expected 0 to 1024"));
-  EXPECT_TRUE(
-      contains(error([](auto& c) { c.warmup_epochs = 3; }), "warmup_epochs is 3, expected 0 to 2"));
+                       "threads is 4294967297, expected 0 to " +
+                           std::to_string(adaact::most_threads()) + ", four for each of the " +
+                           cores + " cores"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.warmup_epochs = 3; }),
+                       "warmup_epochs is 3, expected less than epochs, which is 3"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.schedule = "multistep";
+                         c.milestones = {7};
+                       }),
+                       "milestones is 7, expected at least 1 and no more than epochs, which is 3"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.patience = -1; }), "patience is -1, expected 0 to"));
   EXPECT_TRUE(contains(error([](auto& c) { c.milestones = {1}; }),
                        "milestones is of use only with the schedules step and multistep"));
   EXPECT_TRUE(contains(error([](auto& c) { c.skip_bad_images = true; }), "image-folder"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.validation = 0.1; }), "image-folder"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.dataset = "image-folder";
+                         c.validation = 1.5;
+                       }),
+                       "validation is 1.5, expected [0, 1)"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.flip = "yes"; }), "flip is 'yes', expected one of: on"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.epochs = 0; }), "epochs is 0, expected 1 to"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.batch_size = -1; }), "batch_size is -1, expected 1 to"));
   EXPECT_TRUE(contains(error([](auto& c) { c.data_dir = "caf\xe9"; }), "expected UTF-8"));
   EXPECT_TRUE(contains(error([](auto& c) { c.drop_path = 1.0; }), "drop_path is 1"));
+}
+
+TEST(RunConfig, WhatIsWrongIsAnErrorOfAValue) {
+  const auto refuse = [](auto&& change) {
+    RunConfig config;
+    change(config);
+    EXPECT_THROW(config.resolve(), c10::ValueError);
+  };
+  refuse([](auto& c) { c.model = "lenet6"; });
+  refuse([](auto& c) { c.batch_size = 0; });
+  refuse([](auto& c) { c.optimizer_options = "{"; });
+  // Of the optimizer, found before there is one.
+  refuse([](auto& c) { c.optimizer_options = R"({"lr": -1})"; });
+  refuse([](auto& c) { c.optimizer_options = R"({"momentun": 0.9})"; });
+  refuse([](auto& c) {
+    c.optimizer = "sam";
+    c.optimizer_options = R"({"base": "adam", "betas": [2, 3]})";
+  });
+}
+
+TEST(RunConfig, SomeOfARunMayChangeWhenItGoesOn) {
+  RunConfig there;
+  there.epochs = 3;
+  there.batch_size = 128;
+  there.device = "cuda";
+  there.precision = "tf32";
+  there.deterministic = true;
+  there.threads = 4;
+  auto config = there;
+  config.epochs = 9;
+  config.patience = 2;
+  config.threads = 2;
+  config.data_dir = "elsewhere";
+  config.device = "cpu";
+  config.precision = "fp32";  // the CPU has no tf32
+  config.deterministic = false;
+  EXPECT_TRUE(obstacles_to_going_on(config, there).empty());
+
+  config.epochs = 2;
+  config.batch_size = 7;
+  config.optimizer_options = R"({"lr": 0.5})";
+  std::string obstacles;
+  for (const auto& each : obstacles_to_going_on(config, there)) obstacles += each.text() + "\n";
+  EXPECT_EQ(obstacles,
+            "optimizer option lr is 0.5, there it is absent\n"
+            "batch_size is 7, there it is 128\n"
+            "epochs is 2, there it is 3\n");
+}
+
+TEST(RunConfig, PrecisionStaysWhereTheDeviceDoes) {
+  RunConfig there;
+  there.precision = "bf16";
+  const RunConfig config;
+  ASSERT_EQ(obstacles_to_going_on(config, there).size(), 1U);
+  EXPECT_EQ(obstacles_to_going_on(config, there)[0].field, "precision");
+}
+
+TEST(RunSettings, AreInAConfigurationOrHaveTheirDefaults) {
+  const auto read = [](const std::string& text) {
+    return adaact::RunSettings::from_json(text, "some.json");
+  };
+  EXPECT_EQ(read(RunConfig().to_json()).keep_checkpoints, 1);
+  const auto settings = read(R"({"settings": {"save_best": true, "checkpoint_every": 7}})");
+  EXPECT_TRUE(settings.save_best);
+  EXPECT_EQ(settings.checkpoint_every, 7);
+  EXPECT_EQ(settings.workers, 1);
+  const auto error = [&](const std::string& text) {
+    return error_of([&] { read(R"({"settings": )" + text + "}"); });
+  };
+  EXPECT_TRUE(contains(error("3"), "the settings in some.json cannot be followed"));
+  EXPECT_TRUE(contains(error(R"({"workers": 1.5})"), "workers is 1.5, expected a whole number"));
+  EXPECT_TRUE(contains(error(R"({"graph": 1})"), "graph is 1, expected true or false"));
+  EXPECT_TRUE(contains(error(R"({"warp": 9})"), "there is no 'warp'"));
 }
 
 }  // namespace

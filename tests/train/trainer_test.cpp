@@ -272,6 +272,31 @@ TEST(Trainer, StopsBetweenAnyTwoStepsAndGoesOn) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(actual[i].equal(expected[i]));
 }
 
+TEST(Trainer, EndsBetweenEpochsOnceItIsEnough) {
+  auto options = two_epochs();
+  bool enough = false;
+  options.is_enough = [&] { return enough; };
+  Bench bench(options);
+  class EnoughAfterAStep : public TrainingCallback {
+   public:
+    explicit EnoughAfterAStep(bool& enough) : enough_(enough) {}
+    void on_step(const Trainer& /*trainer*/, const StepMetrics& /*metrics*/) override {
+      enough_ = true;
+    }
+
+   private:
+    bool& enough_;
+  } callback(enough);
+  bench.trainer->add_callback(callback);
+  EXPECT_FALSE(bench.trainer->finished());
+  EXPECT_TRUE(bench.trainer->run());
+  EXPECT_EQ(bench.told.epochs.size(), 1U);  // and that one is whole
+  EXPECT_EQ(bench.trainer->state().epoch, 1);
+  EXPECT_TRUE(bench.trainer->finished());
+  enough = false;
+  EXPECT_FALSE(bench.trainer->finished());
+}
+
 TEST(Trainer, SamReportsTheLossWhereTheStepBegan) {
   Bench sam(two_epochs(), "sam");
   Bench plain(two_epochs());

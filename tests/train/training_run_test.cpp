@@ -1,11 +1,14 @@
 #include <adaact/train/training_run.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
 
 #include <adaact/io/safetensors.h>
 #include <adaact/optim/non_finite.h>
+#include <adaact/train/classifier.h>
+#include <adaact/train/evaluate_weights.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -176,6 +179,263 @@ TEST_F(TrainingRunTest, AFinishedRunIsFinished) {
   const auto before = bytes_of(at("run") / "metrics.jsonl");
   EXPECT_EQ(train(small_config(), "run", resuming()).status, RunResult::Status::AlreadyFinished);
   EXPECT_EQ(bytes_of(at("run") / "metrics.jsonl"), before);
+}
+
+std::vector<std::string> checkpoints_in(const fs::path& run) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run)) {
+    const auto name = entry.path().filename().string();
+    if (name.rfind("checkpoint.", 0) == 0) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_F(TrainingRunTest, AFinishedRunKeepsAsManyCheckpointsAsItIsTold) {
+  RunSettings settings;
+  train(small_config(), "run", settings);
+  EXPECT_EQ(checkpoints_in(at("run")), std::vector<std::string>{"checkpoint.18.safetensors"});
+  settings.checkpoint_every = 4;  // the last step is no multiple of it
+  train(small_config(), "by-steps", settings);
+  EXPECT_EQ(checkpoints_in(at("by-steps")), std::vector<std::string>{"checkpoint.18.safetensors"});
+  settings.keep_checkpoints = 3;
+  train(small_config(), "generous", settings);
+  EXPECT_EQ(checkpoints_in(at("generous")).size(), 3U);
+  settings.keep_checkpoints = 0;
+  train(small_config(), "none", settings);
+  EXPECT_TRUE(checkpoints_in(at("none")).empty());
+  settings.resume = true;  // of a run that is finished already
+  EXPECT_EQ(train(small_config(), "run", settings).status, RunResult::Status::AlreadyFinished);
+  EXPECT_TRUE(checkpoints_in(at("run")).empty());
+}
+
+RunConfig longer_config() {
+  auto config = small_config();
+  config.epochs = 5;
+  return config;
+}
+
+TEST_F(TrainingRunTest, AFinishedRunGoesOnToMoreEpochs) {
+  // What it must come to: a run that was interrupted at the end of its third epoch and went on as the
+  // longer one. It is told apart by its learning rates from one that was longer from the start.
+  train(small_config(), "reference");
+  fs::remove(at("reference") / "model.safetensors");
+  auto config = json::parse(bytes_of(at("reference") / "config.json"));
+  config["epochs"] = 5;
+  std::ofstream(at("reference") / "config.json") << config.dump();
+  train(longer_config(), "reference", resuming());
+
+  train(small_config(), "run");
+  const auto first_model = bytes_of(at("run") / "model.safetensors");
+  auto settings = resuming();
+  std::vector<std::string> messages;
+  settings.on_message = [&](const std::string& line) { messages.push_back(line); };
+  EXPECT_EQ(train(longer_config(), "run", settings).status, RunResult::Status::Finished);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_TRUE(contains(messages[0], "epochs is 5, it was 3: "));
+  EXPECT_TRUE(contains(messages[0], "a cosine over 5 epochs"));
+  EXPECT_EQ(metrics_of(at("run")).back()["epoch"], 4);
+  EXPECT_EQ(repeatable_metrics(at("run")), repeatable_metrics(at("reference")));
+  EXPECT_EQ(bytes_of(at("run") / "model.safetensors"),
+            bytes_of(at("reference") / "model.safetensors"));
+  EXPECT_EQ(bytes_of(at("run") / "model.after-3-epochs.safetensors"), first_model);
+  EXPECT_EQ(RunConfig::read(at("run") / "config.json").epochs, 5);
+  EXPECT_EQ(train(longer_config(), "run", resuming()).status, RunResult::Status::AlreadyFinished);
+}
+
+TEST_F(TrainingRunTest, AnExtensionThatIsInterruptedGoesOn) {
+  train(small_config(), "whole");
+  train(longer_config(), "whole", resuming());
+  train(small_config(), "parts");
+  SignalAt interrupt(20, SIGTERM);
+  EXPECT_EQ(train(longer_config(), "parts", interrupt, resuming()).status,
+            RunResult::Status::Interrupted);
+  EXPECT_FALSE(fs::exists(at("parts") / "model.safetensors"));
+  EXPECT_EQ(train(longer_config(), "parts", resuming()).status, RunResult::Status::Finished);
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
+  EXPECT_EQ(bytes_of(at("parts") / "model.safetensors"),
+            bytes_of(at("whole") / "model.safetensors"));
+}
+
+TEST_F(TrainingRunTest, AKillBeforeAnExtensionIsNotedLeavesTheRunAsItWas) {
+  train(small_config(), "run");
+  const auto model = bytes_of(at("run") / "model.safetensors");
+  fs::rename(at("run") / "model.safetensors", at("run") / "model.after-3-epochs.safetensors");
+  EXPECT_EQ(train(small_config(), "run", resuming()).status, RunResult::Status::Finished);
+  EXPECT_EQ(bytes_of(at("run") / "model.safetensors"), model);
+}
+
+TEST_F(TrainingRunTest, WithoutACheckpointAFinishedRunIsAtItsEnd) {
+  RunSettings settings;
+  settings.keep_checkpoints = 0;
+  train(small_config(), "run", settings);
+  const auto config = bytes_of(at("run") / "config.json");
+  EXPECT_TRUE(contains(error_of([&] { train(longer_config(), "run", resuming()); }),
+                       "has no checkpoint to go on from"));
+  EXPECT_EQ(bytes_of(at("run") / "config.json"), config);
+  EXPECT_TRUE(fs::exists(at("run") / "model.safetensors"));
+}
+
+TEST_F(TrainingRunTest, FewerEpochsAreRefused) {
+  train(small_config(), "run");
+  auto shorter = small_config();
+  shorter.epochs = 2;
+  EXPECT_THROW(train(shorter, "run", resuming()), c10::ValueError);
+}
+
+TEST_F(TrainingRunTest, OtherThreadsAreSaid) {
+  SignalAt interrupt(5, SIGTERM);
+  train(small_config(), "run", interrupt);
+  auto config = small_config();
+  config.threads = 2;
+  auto settings = resuming();
+  std::vector<std::string> messages;
+  settings.on_message = [&](const std::string& line) { messages.push_back(line); };
+  EXPECT_EQ(train(config, "run", settings).status, RunResult::Status::Finished);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_TRUE(contains(messages[0], "threads is 2, it was 1: from here on the last bits may"));
+  EXPECT_EQ(RunConfig::read(at("run") / "config.json").threads, 2);
+}
+
+/// The epochs, counted from 1, that were better than all before.
+std::vector<int> better_epochs(const fs::path& run) {
+  std::vector<int> better;
+  double best = -1.0;
+  for (const auto& line : metrics_of(run)) {
+    if (line["kind"] != "epoch" || line["test_top1"].get<double>() <= best) continue;
+    best = line["test_top1"];
+    better.push_back(line["epoch"].get<int>() + 1);
+  }
+  return better;
+}
+
+/// Learns so slowly that most epochs are no better than the ones before.
+RunConfig slow_config() {
+  auto config = small_config();
+  config.optimizer = "sgd";
+  config.optimizer_options = R"({"lr": 1e-6})";
+  config.epochs = 12;
+  return config;
+}
+
+TEST_F(TrainingRunTest, PatienceEndsARunAndResumingComesToTheSameEnd) {
+  auto config = slow_config();
+  config.patience = 2;
+  const auto result = train(config, "whole");
+  EXPECT_EQ(result.status, RunResult::Status::Finished);
+  const auto better = better_epochs(at("whole"));
+  const auto last = metrics_of(at("whole")).back();
+  ASSERT_LT(last["epoch"].get<int>() + 1, 12);
+  EXPECT_EQ(last["epoch"].get<int>() + 1, better.back() + 2);
+  EXPECT_TRUE(contains(result.ending, "of epoch " + std::to_string(better.back())));
+  EXPECT_TRUE(contains(result.ending, "for 2 epochs"));
+  EXPECT_TRUE(fs::exists(at("whole") / "model.safetensors"));
+  EXPECT_EQ(train(config, "whole", resuming()).status, RunResult::Status::AlreadyFinished);
+
+  const auto steps = last["step"].get<int>();
+  for (const std::int64_t step : {5, 6, 7, steps - 1, steps}) {
+    SignalAt interrupt(step, SIGTERM);
+    train(config, "parts", interrupt, resuming());
+  }
+  train(config, "parts", resuming());
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
+  EXPECT_EQ(bytes_of(at("parts") / "model.safetensors"),
+            bytes_of(at("whole") / "model.safetensors"));
+}
+
+TEST_F(TrainingRunTest, ARunThatPatienceEndedGoesOnWithMoreOfIt) {
+  auto config = slow_config();
+  config.patience = 2;
+  train(config, "run");
+  const auto before = bytes_of(at("run") / "metrics.jsonl");
+  const auto file_before = bytes_of(at("run") / "config.json");
+  config.epochs = 20;  // more epochs alone do not help
+  const auto result = train(config, "run", resuming());
+  EXPECT_EQ(result.status, RunResult::Status::AlreadyFinished);
+  EXPECT_TRUE(contains(result.ending, "for 2 epochs"));
+  EXPECT_EQ(bytes_of(at("run") / "metrics.jsonl"), before);
+  EXPECT_EQ(bytes_of(at("run") / "config.json"), file_before);
+  EXPECT_TRUE(fs::exists(at("run") / "model.safetensors"));
+
+  config.epochs = 12;
+  config.patience = 0;
+  EXPECT_EQ(train(config, "run", resuming()).ending, "");
+  EXPECT_EQ(metrics_of(at("run")).back()["epoch"], 11);
+}
+
+TEST_F(TrainingRunTest, TheBestEpochIsKeptWhateverHappens) {
+  auto settings = resuming();
+  settings.save_best = true;
+  train(slow_config(), "whole", settings);
+  const auto better = better_epochs(at("whole"));
+  ASSERT_LT(better.back(), 12) << "else the best is the last, and this shows nothing";
+  const auto best = adaact::TensorFile::read(at("whole") / "best.safetensors",
+                                             adaact::TensorFile::Checksum::Required);
+  EXPECT_EQ(best.metadata.at("epoch"), std::to_string(better.back()));
+
+  const auto config = slow_config();
+  for (const std::int64_t step : {3, 8, 14, 6 * better.back()}) {
+    SignalAt interrupt(step, SIGTERM);
+    train(config, "parts", interrupt, settings);
+  }
+  train(config, "parts", settings);
+  EXPECT_EQ(bytes_of(at("parts") / "best.safetensors"), bytes_of(at("whole") / "best.safetensors"));
+  EXPECT_NE(bytes_of(at("whole") / "best.safetensors"),
+            bytes_of(at("whole") / "model.safetensors"));
+  auto with_best = config;
+  with_best.weights = (at("whole") / "best.safetensors").string();
+  const auto evaluation = adaact::evaluate_weights(with_best, [](const std::string&) {});
+  double top1 = 0.0;
+  for (const auto& line : metrics_of(at("whole"))) {
+    if (line["kind"] == "epoch") top1 = std::max(top1, line["test_top1"].get<double>());
+  }
+  EXPECT_EQ(evaluation.top1, top1);
+}
+
+TEST_F(TrainingRunTest, ABestEpochFromBeforeItWasAskedForIsSaid) {
+  auto config = slow_config();
+  SignalAt interrupt(15, SIGTERM);
+  train(config, "run", interrupt);
+  auto settings = resuming();
+  settings.save_best = true;
+  std::vector<std::string> messages;
+  settings.on_message = [&](const std::string& line) { messages.push_back(line); };
+  train(config, "run", settings);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_TRUE(contains(messages[0], "begins with the first epoch that is better than the "));
+}
+
+TEST_F(TrainingRunTest, HowItIsCarriedOutIsInTheFolder) {
+  RunSettings settings;
+  settings.checkpoint_every = 5;
+  settings.save_best = true;
+  train(small_config(), "run", settings);
+  const auto read = RunSettings::read(at("run") / "config.json");
+  EXPECT_EQ(read.checkpoint_every, 5);
+  EXPECT_TRUE(read.save_best);
+  EXPECT_FALSE(read.resume);
+}
+
+TEST_F(TrainingRunTest, TheWeightsOfACheckpointServeAsWeights) {
+  SignalAt interrupt(8, SIGTERM);
+  train(small_config(), "run", interrupt);
+  const auto checkpoint = at("run") / "checkpoint.8.safetensors";
+  auto config = small_config();
+  config.weights = checkpoint.string();
+  EXPECT_EQ(adaact::evaluate_weights(config, [](const std::string&) {}).images, 40);
+  const adaact::Classifier classifier(checkpoint);
+  EXPECT_EQ(classifier.card().model, "lenet5");
+  EXPECT_EQ(classifier.card().data.class_names.size(), 10U);
+}
+
+TEST_F(TrainingRunTest, AnEmptyFolderStaysEmptyIfNothingCanBegin) {
+  fs::create_directories(at("run"));
+  auto config = small_config();
+  config.dataset = "cifar10";
+  config.data_dir = at("nothing").string();
+  EXPECT_TRUE(contains(error_of([&] { train(config, "run"); }), "cifar-10-binary.tar.gz"));
+  EXPECT_TRUE(fs::is_empty(at("run")));
+  EXPECT_EQ(train(small_config(), "run").status, RunResult::Status::Finished);
 }
 
 TEST_F(TrainingRunTest, AFolderThatExistsNeedsResume) {

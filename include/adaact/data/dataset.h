@@ -29,6 +29,8 @@ struct DatasetInfo {
   ImageShape shape;
   std::vector<std::string> class_names;
   Normalization normalization;
+  /// What a user should know of it, each a short sentence: which files were left out and why.
+  std::vector<std::string> remarks = {};
 };
 
 /// Labelled images of one size, 8 bits a channel. All methods may be called from several threads.
@@ -58,6 +60,8 @@ class Dataset {
   explicit Dataset(DatasetInfo info);
 
   void check_index(std::int64_t index) const;
+  /// For constructors: info() may be read by several threads afterwards.
+  void add_remark(std::string remark);
 
  private:
   DatasetInfo info_;

@@ -24,7 +24,9 @@ struct DatasetOptions {
   std::int64_t resize_size = 0;
   /// image-folder: leave out images that cannot be decoded, with a warning for each.
   bool skip_bad_images = false;
-  /// Seed of synthetic data.
+  /// image-folder: the share of each class to evaluate on, where there is no folder for that; 0: there is.
+  double validation = 0.0;
+  /// Seed of synthetic data, and of what `validation` splits off.
   std::uint64_t seed = 0;
 };
 
@@ -33,6 +35,15 @@ struct DatasetOptions {
 std::shared_ptr<Dataset> open_dataset(const std::string& name, const DatasetOptions& options);
 
 std::vector<std::string> dataset_names();
+
+/// The data set that the files in a folder are, as far as they tell: cifar10, cifar100, fashion-mnist (whose
+/// files have the names of MNIST's) or image-folder; empty where they are none.
+std::string dataset_in(const std::filesystem::path& folder);
+
+/// Whether a mirrored image is one of the same class. Digits are not.
+bool may_be_mirrored(const std::string& name);
+/// Likewise for classes of a user's own: those that are all letters or digits by name may not.
+bool may_be_mirrored(const std::vector<std::string>& class_names);
 
 /// Where a data set is if nothing is said; empty where it is not there.
 std::filesystem::path usual_data_dir(const std::string& name);

@@ -14,6 +14,8 @@ enum class RandomPurpose : std::uint32_t {
   DropPath = 3,
   Mix = 4,
   Synthesize = 5,
+  Validation = 6,
+  Sweep = 7,
 };
 
 /// The random numbers that belong to one sample in one epoch, for one purpose: Philox blocks with

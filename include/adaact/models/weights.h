@@ -19,6 +19,9 @@ NamedTensors state_tensors(const torch::nn::Module& module);
 void save_weights(const torch::nn::Module& model, const std::filesystem::path& path,
                   const std::map<std::string, std::string>& metadata = {});
 
+/// Reads what save_weights() wrote, or the model's part of a run's checkpoint.
+TensorFile read_weights(const std::filesystem::path& path);
+
 struct LoadOptions {
   /// A head for another number of classes is no error: the model keeps its own.
   bool replace_head = false;
@@ -29,7 +32,7 @@ struct LoadReport {
   std::map<std::string, std::string> metadata;  // what the file says besides tensors
 };
 
-/// Reads what save_weights() wrote, or a Python model exported under the same state names, in
+/// Reads what save_weights() wrote, a run's checkpoint, or a Python model exported under the same state names, in
 /// whatever floating-point dtype. Tensors that are missing, unexpected or of another shape are one
 /// error that names the first five of each kind, and the model is then as it was. `num_batches_tracked` may be absent.
 LoadReport load_weights(Model& model, const std::filesystem::path& path,

@@ -35,6 +35,9 @@ std::vector<std::string> optimizer_names();
 /// Every option of an optimizer with its default, as JSON. For "sam" over a given base.
 std::string default_options(const std::string& name, const std::string& sam_base = "sgd");
 
+/// Throws the error that make_optimizer() would throw of such options.
+void check_options(const std::string& name, const std::string& options);
+
 /// The given options with the defaults of those that are absent, as JSON.
 std::string complete_options(const std::string& name, const std::string& options);
 

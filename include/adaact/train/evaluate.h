@@ -6,6 +6,7 @@
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
 #include <adaact/train/metrics.h>
+#include <adaact/train/test_details.h>
 
 namespace adaact {
 
@@ -18,5 +19,15 @@ Evaluation evaluate(Model& model, Loader& loader, torch::Device device, bool bf1
 std::optional<Evaluation> evaluate_unless(const std::function<bool()>& should_stop, Model& model,
                                           Loader& loader, torch::Device device, bool bf16 = false,
                                           bool channels_last = false);
+
+struct DetailedEvaluation {
+  Evaluation sums;
+  TestDetails details;
+};
+
+/// Likewise, with what each class is taken for and the images that were most confidently wrong.
+std::optional<DetailedEvaluation> evaluate_in_detail_unless(
+    const std::function<bool()>& should_stop, Model& model, Loader& loader, torch::Device device,
+    bool bf16 = false, bool channels_last = false);
 
 }  // namespace adaact

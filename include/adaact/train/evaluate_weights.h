@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include <adaact/train/evaluate.h>
 #include <adaact/train/metrics.h>
 #include <adaact/train/run_config.h>
 
@@ -11,5 +12,9 @@ namespace adaact {
 /// Evaluates `config.weights` on the test data as a run of this configuration would. `warn` is told if
 /// the file says that the weights are for other classes.
 Evaluation evaluate_weights(RunConfig config, const std::function<void(const std::string&)>& warn);
+
+/// Likewise in detail.
+DetailedEvaluation evaluate_weights_in_detail(RunConfig config,
+                                              const std::function<void(const std::string&)>& warn);
 
 }  // namespace adaact

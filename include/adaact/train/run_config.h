@@ -8,22 +8,29 @@
 
 namespace adaact {
 
+/// Stands for a number that RunConfig::resolve() chooses to fit the data. No number that anybody would type,
+/// so that a wrong one is an error.
+inline constexpr std::int64_t kToFit = std::numeric_limits<std::int64_t>::min();
+
 /// Everything that decides what a training run computes. Two runs with equal configurations give
 /// equal weights.
 struct RunConfig {
-  std::string model = "lenet5";
+  std::string model = "auto";  // that of `weights`, or one that fits the data
   bool batchnorm = true;
   double drop_path = 0.0;
   std::string weights;  // safetensors to begin with; empty: a fresh initialisation
 
-  std::string dataset = "fashion-mnist";
+  std::string dataset = "auto";  // what data_dir holds; without one, fashion-mnist
   std::string data_dir;          // empty: data/<dataset>, or where Debian puts the data
-  std::int64_t image_size = 0;   // 0: the data set's own
+  std::int64_t image_size = 0;   // 0: the data set's own; of an image folder, to fit the model
   std::int64_t resize_size = 0;  // of an image folder, before the centre crop; 0: image_size
   std::int64_t limit_train = 0;  // 0: all
   std::int64_t limit_test = 0;
   bool augment = true;
+  std::string flip = "auto";  // mirror images in training: on, off, or auto: not digits and letters
   bool skip_bad_images = false;
+  /// Of an image folder with nothing to evaluate on: the share of each class's images that is split off.
+  double validation = 0.0;
 
   std::string optimizer = "adaact";
   std::string optimizer_options = "{}";  // JSON; absent ones have their defaults
@@ -33,11 +40,12 @@ struct RunConfig {
   double final_lr_factor = 0.0;          // of cosine: what is left of the learning rate at the end
   std::int64_t warmup_epochs = 0;        // from a tenth of the learning rate
 
-  std::int64_t epochs = 3;
-  std::int64_t batch_size = 128;
+  std::int64_t epochs = kToFit;
+  std::int64_t batch_size = kToFit;
   std::int64_t accumulation = 1;  // batches a step
   double clip_norm = std::numeric_limits<double>::infinity();
   double label_smoothing = 0.0;
+  std::int64_t patience = 0;  // epochs without a better test top-1 that end the run; 0: none does
 
   std::string precision = "fp32";  // bf16: autocast; tf32: products of a GPU rounded to 10 bits
   std::string memory_format = "contiguous";  // or channels-last
@@ -46,14 +54,15 @@ struct RunConfig {
   std::int64_t threads = 0;  // 0: one for each core
   std::uint64_t seed = 0;
 
-  /// Checks every field, with an error that names it, its value and what was expected. Puts actual
-  /// values in place of "one for each core" and of optimizer options that were not given, because
-  /// a default may change with the machine and the version, and makes paths absolute.
+  /// Checks every field, with a c10::ValueError that names it, its value and what was expected. Puts
+  /// actual values in place of "auto", kToFit, "one for each core" and of optimizer options that were not
+  /// given, because a default may change with the data, the machine and the version, and makes paths
+  /// absolute.
   void resolve();
 
   std::string to_json() const;
   static RunConfig from_json(const std::string& text, const std::string& source);
-  /// The config.json of a run.
+  /// The config.json of a run. What it says of how the run is carried out is RunSettings' to read.
   static RunConfig read(const std::filesystem::path& config_file);
 };
 
@@ -63,8 +72,26 @@ std::string available_device(const std::string& device);
 /// Throws an error that says what to do where there is no such device.
 void check_device(const std::string& device);
 
-/// "epochs is 3, there it is 5": one line for each field that differs, options of the optimizer one
-/// by one. data_dir is not compared: data may move.
-std::vector<std::string> differences(const RunConfig& config, const RunConfig& there);
+/// The most threads that resolve() allows on this machine: four for each core.
+std::int64_t most_threads();
+
+/// A field, or an option of the optimizer, that two configurations have different values of.
+struct ConfigDifference {
+  std::string field;
+  bool of_optimizer = false;
+  std::string here;  // as JSON
+  std::string there;
+
+  /// "epochs is 3, there it is 5"
+  std::string text() const;
+};
+
+/// What differs, options of the optimizer one by one. data_dir is not compared: data may move.
+std::vector<ConfigDifference> differences(const RunConfig& config, const RunConfig& there);
+
+/// What differs and may not where a run that began as `there` goes on as `config`. What may: more epochs,
+/// patience, device and threads, and on the CPU what only a GPU has.
+std::vector<ConfigDifference> obstacles_to_going_on(const RunConfig& config,
+                                                    const RunConfig& there);
 
 }  // namespace adaact

@@ -42,11 +42,14 @@ struct TrainerOptions {
   /// learning rate may change while it runs.
   bool graph = false;
   std::int64_t state_every = 0;
+  std::int64_t stop_after_epoch = 0;  // run() returns false after so many; 0: it does not
   bool activation_variances =
       false;  // EpochMetrics has them; they cost a pass over all activations
   /// Asked between two steps, or every few of them with a graph, and between two batches of an
   /// evaluation.
   std::function<bool()> should_stop = [] { return false; };
+  /// Asked before each epoch: true ends the training there, as its last epoch would.
+  std::function<bool()> is_enough = [] { return false; };
 };
 
 /// Where training stands between two steps: with the model, the optimizer and LibTorch's random
@@ -92,12 +95,18 @@ class Trainer {
                                        const Loader& train_data, const Loader& test_data,
                                        const TrainerOptions& options);
 
+  const Model& model() const noexcept;
+  const Loader& train_data() const noexcept;
+  const Loader& test_data() const noexcept;
+
   std::int64_t steps_per_epoch() const;
   std::int64_t steps() const;  // in all
   /// Without a trainer. The last step of an epoch may have fewer batches than the others.
   static std::int64_t steps_per_epoch(const Loader& train_data, std::int64_t accumulation);
 
   const TrainerState& state() const noexcept;
+  /// Whether run() would take no step.
+  bool finished() const;
   /// Goes on from another state; model and optimizer must be the ones of that state. One that training
   /// cannot have come to is an error.
   void set_state(const TrainerState& state);

@@ -26,8 +26,8 @@ const Experiment& experiment_named(const std::string& name) {
     names.push_back(experiment->name());
     list += (list.empty() ? "" : ", ") + names.back();
   }
-  TORCH_CHECK(found != all.end(), "adaact: there is no experiment '", name, "'; there are: ", list,
-              did_you_mean(name, names));
+  TORCH_CHECK_VALUE(found != all.end(), "adaact: there is no experiment '", name,
+                    "'; there are: ", list, did_you_mean(name, names));
   return **found;
 }
 

@@ -163,10 +163,13 @@ class FigCifar : public Experiment {
       }
       page.add_heading(column.front().title());
       const auto name = column.front().dataset + "_" + column.front().model;
-      page.add_figures({page.figure(test_accuracy_plot(runs, Against::Epochs), name + "_epochs",
-                                    "After each epoch, the mean of the seeds that are there."),
-                        page.figure(test_accuracy_plot(runs, Against::Seconds), name + "_seconds",
-                                    "Of training, without evaluation; the median of the seeds.")});
+      const auto groups = each_alone(runs);
+      page.add_figures(
+          {page.figure(course_plot(groups, Quantity::TestAccuracy, Against::Epochs),
+                       name + "_epochs", "After each epoch, the mean of the seeds that are there."),
+           page.figure(course_plot(groups, Quantity::TestAccuracy, Against::Seconds),
+                       name + "_seconds",
+                       "Of training, without evaluation; the median of the seeds.")});
       for (const auto& cell : column) {
         const auto divergence = divergence_text(cell.runs);
         if (divergence.empty()) continue;

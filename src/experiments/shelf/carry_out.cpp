@@ -132,10 +132,13 @@ class Workshop {
     settings.on_message = options_.on_message;
     const auto callback = options_.make_callback();
     auto config = on_machine(run.config, options_.machine);
-    // A run that was begun with other threads goes on with them: its last bits depend on their
-    // number.
+    // A run that was begun with other threads goes on with them, where this machine can: its last
+    // bits depend on their number.
     const auto begun = folder_of(run) / kConfigFile;
-    if (fs::exists(begun)) config.threads = RunConfig::read(begun).threads;
+    if (fs::exists(begun)) {
+      const auto threads = RunConfig::read(begun).threads;
+      if (threads <= most_threads()) config.threads = threads;
+    }
     TrainingRun(config, folder_of(run), settings).run(*callback);
   }
 

@@ -1,9 +1,10 @@
 #include "experiments/shelf/run_key.h"
 
-#include <adaact/optim/registry.h>
 #include <nlohmann/json.hpp>
 
 #include "io/checksum.h"
+#include "train/run/canonical_config.h"
+#include "train/run/chosen_defaults.h"
 
 namespace adaact {
 namespace {
@@ -14,20 +15,20 @@ using nlohmann::json;
 constexpr const char* kMachineFields[] = {"data_dir",      "deterministic", "device",
                                           "memory_format", "precision",     "threads"};
 
-/// 1 and 1.0 are the same option.
-void make_numbers_real(json& value) {
-  if (value.is_number()) value = value.get<double>();
-  if (!value.is_structured()) return;
-  for (auto& each : value) make_numbers_real(each);
+/// Fields that there were not always are part of a key only where they change what was always done: the keys
+/// of results from before stay.
+void leave_out_what_was_always_so(const RunConfig& config, json& fields) {
+  if (config.validation == 0.0) fields.erase("validation");
+  if (config.patience == 0) fields.erase("patience");
+  if (config.flip == "on") fields.erase("flip");
 }
 
-/// Not RunConfig::resolve(): it refuses a GPU where there is none.
-json key_fields(const RunConfig& config) {
-  auto fields = json::parse(config.to_json());
+/// Of a plan with what a run's config.json will hold.
+json key_fields(RunConfig config) {
+  choose_defaults(config);
+  auto fields = canonical_fields(config);
   for (const auto* field : kMachineFields) fields.erase(field);
-  auto options = json::parse(complete_options(config.optimizer, config.optimizer_options));
-  make_numbers_real(options);
-  fields["optimizer_options"] = options;
+  leave_out_what_was_always_so(config, fields);
   return fields;
 }
 

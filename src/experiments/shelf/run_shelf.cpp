@@ -7,6 +7,7 @@
 #include "experiments/shelf/measurement_files.h"
 #include "experiments/shelf/run_key.h"
 #include "io/error_text.h"
+#include "io/joined.h"
 #include "train/run/run_file_names.h"
 
 namespace adaact {
@@ -76,9 +77,13 @@ void RunShelf::leave_out(const fs::path& folder, const std::exception& error) {
   messages_.push_back(folder.string() + " is left out: " + error_text_within_line(error));
 }
 
-void RunShelf::tell_of_others(const fs::path& chosen, std::size_t others) {
-  messages_.push_back(std::to_string(others) + " other run" + (others == 1 ? "" : "s") +
-                      " of the same configuration as " + chosen.string() + " are not shown");
+void RunShelf::tell_of_others(const fs::path& chosen, const std::vector<fs::path>& all) {
+  std::vector<std::string> others;
+  for (const auto& folder : all) {
+    if (folder != chosen) others.push_back(folder.string());
+  }
+  messages_.push_back(chosen.string() + " is shown, and not " + joined(others) +
+                      ": the configuration is the same; move away what is not to count");
 }
 
 std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
@@ -96,7 +101,7 @@ std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
       folder = folders.erase(folder);  // told once
     }
   }
-  if (chosen && folders.size() > 1) tell_of_others(chosen->folder, folders.size() - 1);
+  if (chosen && folders.size() > 1) tell_of_others(chosen->folder, folders);
   return chosen;
 }
 

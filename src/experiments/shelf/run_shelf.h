@@ -36,7 +36,8 @@ class RunShelf {
 
   void look_into(const std::filesystem::path& folder);
   void add(const std::filesystem::path& folder);
-  void tell_of_others(const std::filesystem::path& chosen, std::size_t others);
+  void tell_of_others(const std::filesystem::path& chosen,
+                      const std::vector<std::filesystem::path>& all);
   void leave_out(const std::filesystem::path& folder, const std::exception& error);
 
   Index runs_;

@@ -31,13 +31,15 @@ RunConfig checked_config(const BenchmarkOptions& options) {
   config.threads = options.threads;
   for (const auto& optimizer : options.optimizers) {
     const auto times = std::count(options.optimizers.begin(), options.optimizers.end(), optimizer);
-    TORCH_CHECK(times == 1, "optimizers name ", optimizer, " ", times, " times, expected once");
+    TORCH_CHECK_VALUE(times == 1, "optimizers name ", optimizer, " ", times,
+                      " times, expected once");
     config.optimizer = optimizer;
     config.optimizer_options = "{}";
     config.resolve();
   }
-  TORCH_CHECK(!options.optimizers.empty(), "optimizers are empty, expected names such as adaact");
-  TORCH_CHECK(options.steps >= kRounds, "steps is ", options.steps, ", expected ≥ ", kRounds);
+  TORCH_CHECK_VALUE(!options.optimizers.empty(),
+                    "optimizers are empty, expected names such as adaact");
+  TORCH_CHECK_VALUE(options.steps >= kRounds, "steps is ", options.steps, ", expected ≥ ", kRounds);
   return config;
 }
 

@@ -69,7 +69,9 @@ class Trainer::Impl {
     const OwnStream stream(options_.device);
     if (options_.activation_variances && !variances_) observe_variances();
     if (!engine_) engine_ = make_engine();
-    while (state_.epoch < options_.epochs) {
+    while (!finished()) {
+      const auto last = options_.stop_after_epoch;
+      if (last > 0 && state_.epoch >= last) return false;
       const auto test = train_epoch() ? engine_->evaluate(options_.should_stop) : std::nullopt;
       if (!test) {
         if (variances_) state_.activation_totals = variances_->totals();
@@ -79,6 +81,15 @@ class Trainer::Impl {
     }
     return true;
   }
+
+  bool finished() const {
+    const bool between_epochs = state_.batch == 0;
+    return state_.epoch >= options_.epochs || (between_epochs && options_.is_enough());
+  }
+
+  const Model& model() const noexcept { return model_; }
+  const Loader& train_data() const noexcept { return train_data_; }
+  const Loader& test_data() const noexcept { return test_data_; }
 
   void add_callback(TrainingCallback& callback) { callbacks_.push_back(&callback); }
 
@@ -243,12 +254,16 @@ std::string Trainer::obstacle_to_graph(const torch::optim::Optimizer& optimizer,
   if (std::isfinite(options.clip_norm)) return "gradients are clipped";
   return obstacle_to_graph_engine(optimizer, train_data, test_data, options.device);
 }
+const Model& Trainer::model() const noexcept { return impl_->model(); }
+const Loader& Trainer::train_data() const noexcept { return impl_->train_data(); }
+const Loader& Trainer::test_data() const noexcept { return impl_->test_data(); }
 std::int64_t Trainer::steps_per_epoch() const { return impl_->steps_per_epoch(); }
 std::int64_t Trainer::steps() const { return impl_->steps(); }
 std::int64_t Trainer::steps_per_epoch(const Loader& train_data, std::int64_t accumulation) {
   return (train_data.batches_per_epoch() + accumulation - 1) / accumulation;
 }
 const TrainerState& Trainer::state() const noexcept { return impl_->state(); }
+bool Trainer::finished() const { return impl_->finished(); }
 void Trainer::set_state(const TrainerState& state) { impl_->set_state(state); }
 std::string Trainer::problem_with(const TrainerState& state) const {
   return impl_->problem_with(state);

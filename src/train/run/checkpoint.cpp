@@ -14,14 +14,14 @@
 
 #include "io/error_text.h"
 #include "io/json_text.h"
+#include "models/checkpoint_format.h"
 
 namespace adaact {
 namespace {
 
 using nlohmann::json;
 
-constexpr char kFormat[] = "adaact.checkpoint.1";
-const std::string kModel = "model/";
+const std::string kModel = kModelInCheckpoint;
 const std::string kOptimizer = "optimizer/";
 constexpr char kGenerator[] = "generator";
 constexpr char kGpuGenerator[] = "gpu_generator";
@@ -154,11 +154,12 @@ void check_generator(const at::Generator& generator, const TensorFile& checkpoin
 }  // namespace
 
 TensorFile make_checkpoint(const RunState& state, const Model& model,
-                           const torch::optim::Optimizer& optimizer) {
+                           const torch::optim::Optimizer& optimizer, const ModelCard& card) {
   TensorFile file;
   auto fields = json::object();
   visit_state(state, [&](const char* name, const auto& value) { fields[name] = value; });
-  file.metadata = {{"format", kFormat}, {"run", fields.dump()}};
+  file.metadata = {{"format", kCheckpointFormat}, {"run", fields.dump()}};
+  for (const auto& [key, value] : card.to_metadata()) file.metadata[kModel + key] = value;
   for (const auto& [name, tensor] : state_tensors(model)) file.tensors[kModel + name] = tensor;
   const auto of_optimizer = dynamic_cast<const HasNamedState&>(optimizer).export_state().to_file();
   for (const auto& [name, tensor] : of_optimizer.tensors) {
@@ -172,8 +173,8 @@ TensorFile make_checkpoint(const RunState& state, const Model& model,
 
 RunState read_run_state(const TensorFile& checkpoint, const std::string& source) {
   const auto format = checkpoint.metadata.find("format");
-  TORCH_CHECK(format != checkpoint.metadata.end() && format->second == kFormat, "adaact: ", source,
-              " is no checkpoint: its format is not '", kFormat, "'");
+  TORCH_CHECK(format != checkpoint.metadata.end() && format->second == kCheckpointFormat,
+              "adaact: ", source, " is no checkpoint: its format is not '", kCheckpointFormat, "'");
   const auto run = checkpoint.metadata.find("run");
   TORCH_CHECK(run != checkpoint.metadata.end(), "adaact: ", source, " lacks 'run'");
   auto fields = parse_json<json>(run->second, source + ": the field run");

@@ -4,6 +4,7 @@
 
 #include <adaact/io/safetensors.h>
 #include <adaact/models/model.h>
+#include <adaact/train/model_card.h>
 #include <adaact/train/trainer.h>
 #include <torch/optim/optimizer.h>
 
@@ -19,9 +20,9 @@ struct RunState {
 };
 
 /// All that a run needs to go on: where it stands, the model, the optimizer and LibTorch's generator,
-/// from which dropout and drop-path draw.
+/// from which dropout and drop-path draw. The card is for whoever wants the model alone.
 TensorFile make_checkpoint(const RunState& state, const Model& model,
-                           const torch::optim::Optimizer& optimizer);
+                           const torch::optim::Optimizer& optimizer, const ModelCard& card);
 
 /// Where the run stood. An error names the field, its value and what was expected; whether a number fits the
 /// run is Trainer::problem_with()'s to say.

@@ -12,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kKept = 2;
 const std::string kPrefix = "checkpoint.";
 const std::string kSuffix = ".safetensors";
 
@@ -70,8 +69,26 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
 
 void CheckpointStore::save(std::int64_t step, const TensorFile& checkpoint) const {
   checkpoint.write(path_of(step));
+  keep_newest(kept_);
+}
+
+void CheckpointStore::keep_newest(std::int64_t count) const {
   const auto known = steps();
-  for (std::size_t i = kKept; i < known.size(); ++i) fs::remove(path_of(known[i]));
+  for (auto i = static_cast<std::size_t>(count); i < known.size(); ++i) {
+    fs::remove(path_of(known[i]));
+  }
+}
+
+std::optional<CheckpointStore::Found> CheckpointStore::find_newest() const {
+  for (const auto step : steps()) {
+    try {
+      TensorFile::read(path_of(step), TensorFile::Checksum::Required);
+      return Found{step, path_of(step)};
+    } catch (const c10::Error&) {
+      continue;  // damaged, or gone since the folder was read
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(

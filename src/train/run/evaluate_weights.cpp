@@ -1,5 +1,7 @@
 #include <adaact/train/evaluate_weights.h>
 
+#include <optional>
+
 #include <adaact/models/weights.h>
 #include <adaact/train/evaluate.h>
 #include <nlohmann/json.hpp>
@@ -18,20 +20,42 @@ void check_classes(const LoadReport& weights, const Dataset& data,
   warn("the weights are for the classes " + classes->second + ", the data have " + here);
 }
 
+/// A model with its weights and the test data for it.
+struct WeightsOnData {
+  WeightsOnData(RunConfig& config, const std::function<void(const std::string&)>& warn) {
+    config.resolve();
+    set_up_libtorch(config);
+    data = open_split(config, Split::Test);
+    model = build_model(config, *data);
+    check_classes(load_weights(*model, config.weights), *data, warn);
+    device = torch::Device(config.device);
+    model->to(device);
+    bf16 = config.precision == "bf16";
+    channels_last = config.memory_format == "channels-last";
+    if (channels_last) lay_out_channels_last(*model);
+    loader.emplace(data, loader_options(config, /*workers=*/1, Split::Test));
+  }
+
+  std::shared_ptr<Dataset> data;
+  std::shared_ptr<Model> model;
+  std::optional<Loader> loader;
+  torch::Device device = torch::kCPU;
+  bool bf16 = false;
+  bool channels_last = false;
+};
+
 }  // namespace
 
 Evaluation evaluate_weights(RunConfig config, const std::function<void(const std::string&)>& warn) {
-  config.resolve();
-  set_up_libtorch(config);
-  const auto data = open_split(config, Split::Test);
-  const auto model = build_model(config, *data);
-  check_classes(load_weights(*model, config.weights), *data, warn);
-  const torch::Device device(config.device);
-  model->to(device);
-  Loader loader(data, loader_options(config, /*workers=*/1, Split::Test));
-  const bool channels_last = config.memory_format == "channels-last";
-  if (channels_last) lay_out_channels_last(*model);
-  return evaluate(*model, loader, device, config.precision == "bf16", channels_last);
+  WeightsOnData made(config, warn);
+  return evaluate(*made.model, *made.loader, made.device, made.bf16, made.channels_last);
+}
+
+DetailedEvaluation evaluate_weights_in_detail(RunConfig config,
+                                              const std::function<void(const std::string&)>& warn) {
+  WeightsOnData made(config, warn);
+  return *evaluate_in_detail_unless([] { return false; }, *made.model, *made.loader, made.device,
+                                    made.bf16, made.channels_last);
 }
 
 }  // namespace adaact

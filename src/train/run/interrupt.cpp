@@ -10,9 +10,13 @@ namespace {
 std::atomic<int> received_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait for a lock");
 
+std::atomic<InterruptGuard::Listener> signal_listener{nullptr};
+static_assert(std::atomic<InterruptGuard::Listener>::is_always_lock_free, "the same");
+
 void note_signal(int signal) {
-  const bool second = received_signal.exchange(signal) != 0;
-  if (second && signal == SIGINT) {
+  const bool again = received_signal.exchange(signal) != 0 && signal == SIGINT;
+  if (const auto listener = signal_listener.load()) listener(signal, again);
+  if (again) {
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
@@ -59,5 +63,7 @@ InterruptGuard::~InterruptGuard() {
 }
 
 int InterruptGuard::received() noexcept { return received_signal; }
+
+void InterruptGuard::set_listener(Listener listener) noexcept { signal_listener = listener; }
 
 }  // namespace adaact

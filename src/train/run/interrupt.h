@@ -14,6 +14,11 @@ class InterruptGuard {
 
   /// The signal that arrived, or 0.
   static int received() noexcept;
+
+  /// Is told of each signal at once, inside its handler: it may do what a signal handler may. `again`: it
+  /// is a second SIGINT, after which the process ends.
+  using Listener = void (*)(int signal, bool again);
+  static void set_listener(Listener listener) noexcept;
 };
 
 }  // namespace adaact

@@ -48,6 +48,7 @@ LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Spli
   if (split == Split::Train) {
     options.shuffle = true;
     if (config.augment) options.augment = AugmentOptions::training();
+    if (config.flip == "off") options.augment.flip_probability = 0.0;
   }
   options.batch_size = config.batch_size;
   options.workers = workers;
@@ -65,6 +66,7 @@ std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
   options.image_size = config.image_size;
   options.resize_size = config.resize_size;
   options.skip_bad_images = config.skip_bad_images;
+  options.validation = config.validation;
   options.seed = config.seed;
   return open_dataset(config.dataset, options);
 }
@@ -103,6 +105,17 @@ RunParts::RunParts(const RunConfig& config, std::int64_t workers)
 
 std::string RunParts::data_description() const {
   return "train " + describe_data(*train_data) + ", test " + describe_data(*test_data);
+}
+
+TrainerOptions step_options(const RunConfig& config) {
+  TrainerOptions options;
+  options.accumulation = config.accumulation;
+  options.clip_norm = config.clip_norm;
+  options.label_smoothing = config.label_smoothing;
+  options.bf16 = config.precision == "bf16";
+  options.device = torch::Device(config.device);
+  options.channels_last = config.memory_format == "channels-last";
+  return options;
 }
 
 Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {

@@ -44,6 +44,10 @@ struct RunParts {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
+/// What a configuration says of single steps: batches, precision, the loss. Epochs and schedule are not
+/// among it.
+TrainerOptions step_options(const RunConfig& config);
+
 /// The factor of the learning rate, in steps. The cosine runs over all epochs; warm-up takes the place of its first.
 Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch);
 

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "train/run/interrupt.h"
+#include "train/run/run_folder.h"
 
 namespace adaact {
 namespace fs = std::filesystem;
@@ -19,14 +20,13 @@ constexpr std::size_t kMostAtOnce = 16;
 SeedRuns::SeedRuns(const RunConfig& config, std::vector<std::uint64_t> seeds, fs::path folder,
                    const RunSettings& settings)
     : config_(config), seeds_(std::move(seeds)), folder_(std::move(folder)), settings_(settings) {
-  TORCH_CHECK(!seeds_.empty(), "seeds are empty, expected one at least");
+  TORCH_CHECK_VALUE(!seeds_.empty(), "seeds are empty, expected one at least");
   for (auto seed = seeds_.begin(); seed != seeds_.end(); ++seed) {
-    TORCH_CHECK(std::find(seeds_.begin(), seed, *seed) == seed, "seeds hold ", *seed,
-                " twice, expected each once");
+    TORCH_CHECK_VALUE(std::find(seeds_.begin(), seed, *seed) == seed, "seeds hold ", *seed,
+                      " twice, expected each once");
     // Said before any of the runs has begun.
     const auto folder_of_seed = folder_of(*seed);
-    TORCH_CHECK(settings_.resume || !fs::exists(folder_of_seed),
-                "adaact: ", folder_of_seed.string(),
+    TORCH_CHECK(settings_.resume || is_unused(folder_of_seed), "adaact: ", folder_of_seed.string(),
                 " exists already; resume the runs (--resume) or name another folder");
   }
   config_.resolve();
@@ -46,7 +46,7 @@ SeedRuns::Outcome SeedRuns::run_one(std::uint64_t seed, TrainingCallback& callba
   Outcome outcome;
   outcome.seed = seed;
   if (const auto signal = InterruptGuard::received(); signal != 0) {
-    outcome.result = {RunResult::Status::Interrupted, signal};
+    outcome.result = {RunResult::Status::Interrupted, signal, {}};
     return outcome;
   }
   auto config = config_;

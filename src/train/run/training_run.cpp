@@ -6,13 +6,17 @@
 
 #include <adaact/models/weights.h>
 #include <adaact/optim/non_finite.h>
+#include <adaact/train/evaluate.h>
 #include <adaact/train/model_card.h>
 #include <torch/torch.h>
 
+#include "io/atomic_file.h"
 #include "train/graph/set_up_mutex.h"
+#include "train/run/best_epoch.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/interrupt.h"
+#include "train/run/run_file_names.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_journal.h"
 #include "train/run/run_parts.h"
@@ -23,23 +27,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostWorkers = 256;
+constexpr std::int64_t kMostCheckpoints = 1000;
+
+bool patience_is_over(const RunConfig& config, const BestEpoch& best) {
+  return config.patience > 0 && best.since() >= config.patience;
+}
 
 TrainerOptions trainer_options(const RunConfig& config, const RunSettings& settings,
-                               const RunParts& parts) {
-  TrainerOptions options;
+                               const RunParts& parts, const BestEpoch& best) {
+  auto options = step_options(config);
   options.epochs = config.epochs;
-  options.accumulation = config.accumulation;
-  options.clip_norm = config.clip_norm;
-  options.label_smoothing = config.label_smoothing;
-  options.bf16 = config.precision == "bf16";
-  options.device = torch::Device(config.device);
   options.schedule =
       build_schedule(config, Trainer::steps_per_epoch(parts.train_loader, config.accumulation));
   options.update_norm_every = settings.update_norm_every;
-  options.channels_last = config.memory_format == "channels-last";
   options.state_every = settings.checkpoint_every;
   options.activation_variances = settings.activation_variances;
+  options.stop_after_epoch = settings.stop_after_epoch;
   options.should_stop = [] { return InterruptGuard::received() != 0; };
+  options.is_enough = [&config, &best] { return patience_is_over(config, best); };
   if (settings.graph && options.device.is_cuda()) {
     const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader,
                                                      parts.test_loader, options);
@@ -49,38 +54,80 @@ TrainerOptions trainer_options(const RunConfig& config, const RunSettings& setti
   return options;
 }
 
+/// Why a run ended before its last epoch; empty where it did not.
+std::string ending_of(const RunConfig& config, const BestEpoch& best, const Trainer& trainer) {
+  if (trainer.state().epoch >= config.epochs) return {};
+  return "test top-1 has not been better than the " + best.text() + " for " +
+         std::to_string(config.patience) + (config.patience == 1 ? " epoch" : " epochs");
+}
+
+/// Goes back to the newest checkpoint, where there is one. Returns how much the run had written.
+JournalSize restore_or_begin(const CheckpointStore& store, const RunSettings& settings,
+                             RunParts& parts, Trainer& trainer) {
+  const auto newest = store.load_newest(settings.on_message);
+  if (!newest) return {};
+  const auto& source = newest->source;
+  const auto state = read_run_state(newest->checkpoint, source);
+  const auto data = parts.data_description();
+  TORCH_CHECK(state.data == data, "adaact: the data are not those of ", source, ": they were '",
+              state.data, "', now they are '", data, "'");
+  const auto problem = trainer.problem_with(state.trainer);
+  TORCH_CHECK(problem.empty(), "adaact: ", source, ": the field ", problem);
+  TORCH_CHECK(state.trainer.step == newest->step, "adaact: ", source, ": the field 'step' is ",
+              state.trainer.step, ", expected ", newest->step, ", as the file is named");
+  restore_checkpoint(newest->checkpoint, *parts.model, *parts.optimizer, source);
+  trainer.set_state(state.trainer);
+  return state.journal;
+}
+
+/// The parts of a run that work together once it trains.
+struct RunningParts {
+  const RunConfig& config;
+  const RunSettings& settings;
+  RunParts& parts;
+  Trainer& trainer;
+  BestEpoch& best;
+  const RunFolder& folder;
+};
+
 /// A run while it runs: a trainer with its journal and its checkpoints.
 class RunInProgress : public TrainingCallback {
  public:
-  RunInProgress(const RunConfig& config, const RunSettings& settings, RunParts& parts,
-                Trainer& trainer, const RunFolder& folder)
-      : config_(config),
-        settings_(settings),
-        parts_(parts),
-        trainer_(trainer),
-        folder_(folder),
-        data_(parts.data_description()),
-        store_(folder.path()),
-        journal_(folder.path(), restore_or_begin(), settings.on_message) {}
+  RunInProgress(const RunningParts& running, const JournalSize& journal)
+      : config_(running.config),
+        settings_(running.settings),
+        parts_(running.parts),
+        trainer_(running.trainer),
+        best_(running.best),
+        folder_(running.folder),
+        card_{config_.model, config_.batchnorm, parts_.train_data->info(), config_.resize_size},
+        data_(parts_.data_description()),
+        store_(folder_.path(), settings_.keep_checkpoints),
+        journal_(folder_.path(), journal, settings_.on_message) {}
 
   RunResult run(TrainingCallback& callback) {
     const InterruptGuard interrupts;
     trainer_.add_callback(journal_);
     trainer_.add_callback(*this);
     trainer_.add_callback(callback);
-    if (train()) {
-      save_model();
-      return {RunResult::Status::Finished};
+    if (!train() || !save_test_details()) {
+      save();
+      return {RunResult::Status::Interrupted, InterruptGuard::received(), {}};
     }
-    save();
-    return {RunResult::Status::Interrupted, InterruptGuard::received()};
+    // Where more epochs would go on from; at the end of each epoch it is there already.
+    if (settings_.checkpoint_every > 0 && settings_.keep_checkpoints > 0) save();
+    save_model();
+    store_.keep_newest(settings_.keep_checkpoints);
+    return {RunResult::Status::Finished, 0, ending_of(config_, best_, trainer_)};
   }
 
   void on_step(const Trainer& trainer, const StepMetrics& /*metrics*/) override {
     const auto period = settings_.checkpoint_every;
     if (period > 0 && trainer.state().step % period == 0) save();
   }
-  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& /*metrics*/) override {
+  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
+    const bool is_best = best_.add(metrics);
+    if (is_best && settings_.save_best) save_best(metrics);
     if (settings_.checkpoint_every == 0) save();
   }
 
@@ -96,39 +143,44 @@ class RunInProgress : public TrainingCallback {
     }
   }
 
-  JournalSize restore_or_begin() {
-    const auto newest = store_.load_newest(settings_.on_message);
-    if (!newest) return {};
-    const auto& source = newest->source;
-    const auto state = read_run_state(newest->checkpoint, source);
-    TORCH_CHECK(state.data == data_, "adaact: the data are not those of ", source, ": they were '",
-                state.data, "', now they are '", data_, "'");
-    const auto problem = trainer_.problem_with(state.trainer);
-    TORCH_CHECK(problem.empty(), "adaact: ", source, ": the field ", problem);
-    TORCH_CHECK(state.trainer.step == newest->step, "adaact: ", source, ": the field 'step' is ",
-                state.trainer.step, ", expected ", newest->step, ", as the file is named");
-    restore_checkpoint(newest->checkpoint, *parts_.model, *parts_.optimizer, source);
-    trainer_.set_state(state.trainer);
-    return state.journal;
-  }
-
   void save() {
     const RunState state{trainer_.state(), journal_.flush(), data_};
-    store_.save(state.trainer.step, make_checkpoint(state, *parts_.model, *parts_.optimizer));
+    store_.save(state.trainer.step,
+                make_checkpoint(state, *parts_.model, *parts_.optimizer, card_));
+  }
+
+  void save_best(const EpochMetrics& metrics) const {
+    auto metadata = card_.to_metadata();
+    metadata["epoch"] = std::to_string(metrics.epoch + 1);
+    save_weights(*parts_.model, folder_.best_file(), metadata);
+  }
+
+  /// What the test says in detail, before the model, whose being there says that nothing is missing. False
+  /// if a signal came: then whoever goes on with the run does this again.
+  bool save_test_details() {
+    const torch::Device device(config_.device);
+    std::unique_lock<std::mutex> set_up(set_up_mutex(), std::defer_lock);
+    if (device.is_cuda()) set_up.lock();  // another run's capture would take it for its own
+    const auto evaluation = evaluate_in_detail_unless(
+        [] { return InterruptGuard::received() != 0; }, *parts_.model, parts_.test_loader, device,
+        config_.precision == "bf16", config_.memory_format == "channels-last");
+    if (!evaluation) return false;
+    write_file_atomically(folder_.path() / kTestDetailsFile, evaluation->details.to_json());
+    return true;
   }
 
   void save_model() {
     journal_.flush();
-    const ModelCard card{config_.model, config_.batchnorm, parts_.train_data->info(),
-                         config_.resize_size};
-    save_weights(*parts_.model, folder_.model_file(), card.to_metadata());
+    save_weights(*parts_.model, folder_.model_file(), card_.to_metadata());
   }
 
   const RunConfig& config_;
   const RunSettings& settings_;
   RunParts& parts_;
   Trainer& trainer_;
+  BestEpoch& best_;
   const RunFolder& folder_;
+  const ModelCard card_;
   const std::string data_;
   CheckpointStore store_;
   RunJournal journal_;
@@ -144,33 +196,91 @@ void load_initial_weights(Model& model, const RunConfig& config, const RunSettin
   }
 }
 
+/// Whether a finished run is to go on.
+bool asks_for_more(const RunConfig& config, const RunConfig& there) {
+  return config.epochs > there.epochs || config.patience != there.patience;
+}
+
+std::string learning_rate_from_here(const RunConfig& config) {
+  const auto epochs = std::to_string(config.epochs) + " epochs";
+  if (config.schedule == "constant") return "the learning rate stays as it is";
+  if (config.schedule.rfind("cosine", 0) == 0) {
+    return "from here on the learning rate is that of a cosine over " + epochs;
+  }
+  return "the learning rate goes on to fall at its milestones";
+}
+
+/// Says what is otherwise than it was and is no mistake.
+void tell_of_changes(const RunConfig& config, const RunConfig& there, const RunSettings& settings) {
+  if (config.epochs != there.epochs) {
+    settings.on_message("epochs is " + std::to_string(config.epochs) + ", it was " +
+                        std::to_string(there.epochs) + ": " + learning_rate_from_here(config));
+  }
+  const std::string rounding =
+      ": from here on the last bits may differ from an uninterrupted run's";
+  if (config.device != there.device) {
+    settings.on_message("device is " + config.device + ", it was " + there.device + rounding);
+  } else if (config.threads != there.threads) {
+    settings.on_message("threads is " + std::to_string(config.threads) + ", it was " +
+                        std::to_string(there.threads) + rounding);
+  }
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings)
     : config_(std::move(config)), folder_(std::move(folder)), settings_(std::move(settings)) {
   config_.resolve();
-  TORCH_CHECK(settings_.checkpoint_every >= 0, "checkpoint_every is ", settings_.checkpoint_every,
-              ", expected ≥ 0");
-  TORCH_CHECK(settings_.workers >= 0 && settings_.workers <= kMostWorkers, "workers is ",
-              settings_.workers, ", expected 0 to ", kMostWorkers);
+  TORCH_CHECK_VALUE(settings_.checkpoint_every >= 0, "checkpoint_every is ",
+                    settings_.checkpoint_every, ", expected ≥ 0");
+  TORCH_CHECK_VALUE(
+      settings_.keep_checkpoints >= 0 && settings_.keep_checkpoints <= kMostCheckpoints,
+      "keep_checkpoints is ", settings_.keep_checkpoints, ", expected 0 to ", kMostCheckpoints);
+  TORCH_CHECK_VALUE(settings_.workers >= 0 && settings_.workers <= kMostWorkers, "workers is ",
+                    settings_.workers, ", expected 0 to ", kMostWorkers);
+  TORCH_CHECK_VALUE(settings_.stop_after_epoch >= 0, "stop_after_epoch is ",
+                    settings_.stop_after_epoch, ", expected ≥ 0");
 }
 
 RunResult TrainingRun::run(TrainingCallback& callback) {
   // A folder that cannot be used is found before the work of making the parts, and a part that cannot
   // be made before there is a folder.
   std::optional<RunFolder> folder;
-  if (fs::exists(folder_)) folder.emplace(folder_, config_, settings_.resume);
-  if (folder && folder->finished()) return {RunResult::Status::AlreadyFinished};
+  if (!is_unused(folder_)) folder.emplace(folder_, config_, settings_);
+  const CheckpointStore store(folder_);
+  if (folder && folder->finished()) {
+    if (!asks_for_more(config_, *folder->begun_as())) {
+      store.keep_newest(settings_.keep_checkpoints);
+      return {RunResult::Status::AlreadyFinished, 0, {}};
+    }
+    TORCH_CHECK(store.has_any(), "adaact: the run in ", folder_.string(),
+                " is finished and has no checkpoint to go on from: it was told to keep none "
+                "(--keep-checkpoints 0)");
+  }
   std::unique_lock<std::mutex> set_up(set_up_mutex());
   set_up_libtorch(config_);
   RunParts parts(config_, settings_.workers);
-  const bool begun = folder && CheckpointStore(folder_).has_any();
+  const bool begun = folder && store.has_any();
   if (!begun && !config_.weights.empty()) load_initial_weights(*parts.model, config_, settings_);
+  BestEpoch best;
   Trainer trainer(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
-                  trainer_options(config_, settings_, parts));
-  if (!folder) folder.emplace(folder_, config_, settings_.resume);
+                  trainer_options(config_, settings_, parts, best));
+  if (!folder) folder.emplace(folder_, config_, settings_);
+  const auto journal = restore_or_begin(store, settings_, parts, trainer);
+  if (config_.patience > 0 || settings_.save_best) {
+    best = BestEpoch(folder_ / kMetricsFile, journal.metrics_bytes);
+  }
+  if (folder->finished() && trainer.finished()) {
+    return {RunResult::Status::AlreadyFinished, 0, ending_of(config_, best, trainer)};
+  }
+  if (folder->begun_as()) tell_of_changes(config_, *folder->begun_as(), settings_);
+  if (settings_.save_best && best.has_any() && !fs::exists(folder->best_file())) {
+    settings_.on_message("best.safetensors begins with the first epoch that is better than the " +
+                         best.text() + ", whose weights were not kept");
+  }
+  folder->go_on_as(config_, settings_, trainer.state().epoch);
   folder->add_environment(config_.device);
-  RunInProgress run(config_, settings_, parts, trainer, *folder);
+  RunInProgress run({config_, settings_, parts, trainer, best, *folder}, journal);
   set_up.unlock();
   return run.run(callback);
 }

@@ -24,14 +24,22 @@ TrainingPass training_pass(Model& model, const torch::Tensor& images, const torc
   return {loss.detach(), logits.detach()};
 }
 
-torch::Tensor evaluation_pass(Model& model, const torch::Tensor& images,
-                              const torch::Tensor& labels, const PassSettings& settings) {
-  const auto logits = forward_with_autocast(model, images, settings.bf16);
+torch::Tensor best_classes(const torch::Tensor& logits) {
+  return std::get<1>(logits.topk(std::min<std::int64_t>(5, logits.size(1)), 1));
+}
+
+torch::Tensor evaluation_sums(const torch::Tensor& logits, const torch::Tensor& best,
+                              const torch::Tensor& labels) {
   const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
-  const auto best = std::get<1>(logits.topk(std::min<std::int64_t>(5, logits.size(1)), 1));
   const auto hits = best.eq(labels.unsqueeze(1));
   return torch::stack({loss.to(torch::kFloat64), hits.select(1, 0).sum().to(torch::kFloat64),
                        hits.sum().to(torch::kFloat64)});
+}
+
+torch::Tensor evaluation_pass(Model& model, const torch::Tensor& images,
+                              const torch::Tensor& labels, const PassSettings& settings) {
+  const auto logits = forward_with_autocast(model, images, settings.bf16);
+  return evaluation_sums(logits, best_classes(logits), labels);
 }
 
 Evaluation to_evaluation(const torch::Tensor& sums, std::int64_t images) {

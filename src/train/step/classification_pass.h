@@ -37,7 +37,14 @@ struct TrainingPass {
 TrainingPass training_pass(Model& model, const torch::Tensor& images, const torch::Tensor& labels,
                            std::int64_t images_of_step, const PassSettings& settings);
 
+/// (B, 5) kLong: the classes with the highest logits, the highest first; all of fewer than five.
+torch::Tensor best_classes(const torch::Tensor& logits);
+
 /// (3) float64, sums over the images: loss, right answers, and right ones among the first five.
+torch::Tensor evaluation_sums(const torch::Tensor& logits, const torch::Tensor& best,
+                              const torch::Tensor& labels);
+
+/// evaluation_sums() of what the model says.
 torch::Tensor evaluation_pass(Model& model, const torch::Tensor& images,
                               const torch::Tensor& labels, const PassSettings& settings);
 
