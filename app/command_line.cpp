@@ -131,8 +131,7 @@ std::string explain_conversion(const CLI::App& command, const std::string& probl
 }  // namespace
 
 void add_config_file(CLI::App& app) {
-  app.set_config("--config", "",
-                 "Options from TOML or a run's config.json; the command line wins")
+  app.set_config("--config", "", "Options from TOML or a run's config.json; the command line wins")
       ->type_name("FILE");
   app.config_formatter(std::make_shared<ConfigOfCommand>(app));
 }
