@@ -30,15 +30,15 @@ set(CPACK_DEBIAN_LIBRARIES_PACKAGE_SECTION libs)
 # LibTorch only recommends a BLAS and has the reference one without it, a tenth as fast.
 set(CPACK_DEBIAN_LIBRARIES_PACKAGE_RECOMMENDS libopenblas0-openmp)
 set(CPACK_DEBIAN_LIBRARIES_DESCRIPTION "activation-based optimizers for LibTorch: shared libraries
- AdaAct, Adan, LAMB, SAM, FOOF and KFAC for models of LibTorch, and a laboratory that trains
- image classifiers with them.")
+AdaAct, Adan, LAMB, SAM, FOOF and KFAC for models of LibTorch, and a laboratory that trains
+image classifiers with them.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libadaact-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library_package} ${same_version}, libtorch-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "cmake, g++")
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "activation-based optimizers for LibTorch: to build programs
- Headers of the optimizers and of the laboratory, and a CMake package: find_package(adaact).")
+Headers of the optimizers and of the laboratory, and a CMake package: find_package(adaact).")
 
 set(CPACK_DEBIAN_TOOL_PACKAGE_NAME adaact)
 set(CPACK_DEBIAN_TOOL_PACKAGE_SECTION science)
@@ -46,8 +46,8 @@ set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS "${library_package} ${same_version}")
 set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "gnuplot-nox")
 set(CPACK_DEBIAN_TOOL_PACKAGE_SUGGESTS "dataset-fashion-mnist, bash-completion")
 set(CPACK_DEBIAN_TOOL_DESCRIPTION "trains, measures and compares with activation-based optimizers
- Trains image classifiers with any of nine optimizers, goes on after a kill, draws reports,
- exports models as TorchScript and safetensors.")
+Trains image classifiers with any of nine optimizers, goes on after a kill, draws reports,
+exports models as TorchScript and safetensors.")
 
 # A Debian package says under what licence it is.
 install(FILES LICENSE DESTINATION "share/doc/${library_package}" RENAME copyright COMPONENT libraries)
