@@ -2,6 +2,7 @@
 
 // What lies in a folder of images: classes, images of a class, and what is neither.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -24,7 +25,7 @@ class LeftOut {
     std::int64_t count = 0;
     std::vector<std::string> first_names;
   };
-  Files files_[4];
+  std::array<Files, 4> files_;  // by reason
 };
 
 /// .jpg, .jpeg, .png or .webp, in capitals or not. The content decides how a file is decoded.

@@ -114,6 +114,7 @@ std::vector<RunGroup> groups_of(const std::vector<NamedRun>& runs) {
 
 std::vector<RunGroup> each_alone(const std::vector<NamedRun>& runs) {
   std::vector<RunGroup> groups;
+  groups.reserve(runs.size());
   for (const auto& run : runs) groups.push_back({run.name, {&run}});
   return groups;
 }
