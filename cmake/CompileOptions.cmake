@@ -39,6 +39,12 @@ endif()
 # For what has no loops over numbers of its own: to compile takes a third less. GCC takes the precompiled
 # header at another level too.
 set(ADAACT_LITTLE_OPTIMIZATION $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+# For tests none, where the precompiled header is theirs alone: GCC does not take one that was made with
+# optimization into a compilation without.
+set(ADAACT_TEST_OPTIMIZATION ${ADAACT_LITTLE_OPTIMIZATION})
+if(CMAKE_UNITY_BUILD)
+  set(ADAACT_TEST_OPTIMIZATION $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O0>)
+endif()
 
 if(ADAACT_PRECOMPILED_HEADER)
   if(ADAACT_USES_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -50,6 +56,9 @@ if(ADAACT_PRECOMPILED_HEADER)
   add_library(adaact_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")
   target_link_libraries(adaact_pch PRIVATE torch)
   set_target_properties(adaact_pch PROPERTIES UNITY_BUILD OFF)
+  if(CMAKE_UNITY_BUILD)
+    target_compile_options(adaact_pch PRIVATE ${ADAACT_TEST_OPTIMIZATION})
+  endif()
   if(ADAACT_WITH_CUDA)
     target_compile_definitions(adaact_pch PRIVATE ADAACT_WITH_CUDA)
   endif()

@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
+
+#include "app/run_tool.h"
 #include "support/process.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
@@ -26,21 +29,51 @@ struct Outcome {
 /// A folder in which the tool runs.
 class ToolFolder {
  public:
+  ToolFolder() { threads_of_tool(); }
+
   std::filesystem::path at(const std::string& name) const { return folder_.path() / name; }
 
+  /// In a child of this process, which has loaded LibTorch already: that takes longer than most commands.
   Process start(const Words& arguments) const {
-    return Process(tool_command(arguments), at("printed"));
+    const auto command = tool_command(arguments);
+    if (!has_one_thread()) return Process(command, at("printed"));
+    return Process([&] { return run_in_this_process(command); }, at("printed"));
   }
 
-  Outcome run(const Words& arguments) const { return run_command(tool_command(arguments)); }
+  Outcome run(const Words& arguments) const {
+    auto process = start(arguments);
+    return outcome_of(process);
+  }
 
   Outcome run_command(const Words& command) const {
     Process process(command, at("printed"));
+    return outcome_of(process);
+  }
+
+ private:
+  static int run_in_this_process(Words command) {
+    std::vector<char*> arguments;
+    for (auto& word : command) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    at::set_num_threads(threads_of_tool());
+    app::run_tool(static_cast<int>(command.size()), arguments.data());
+  }
+
+  /// As many as it has by itself. This process stays with one: of others a child would have none.
+  static int threads_of_tool() {
+    static const int threads = [] {
+      const auto by_default = at::get_num_threads();
+      at::set_num_threads(1);
+      return by_default;
+    }();
+    return threads;
+  }
+
+  static Outcome outcome_of(Process& process) {
     const int code = process.wait();
     return {code, process.printed()};
   }
 
- private:
   TemporaryFolder folder_;
 };
 

@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -40,6 +42,18 @@ class Process {
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::runtime_error(command[0] + ": " + std::strerror(error));
   }
+  /// A process that does this and no more: ends with what it returns, where it returns.
+  Process(const std::function<int()>& program, std::filesystem::path output)
+      : output_(std::move(output)) {
+    std::fflush(nullptr);  // or the child would print it as well
+    id_ = ::fork();
+    if (id_ < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+    if (id_ > 0) return;
+    const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    ::dup2(file, STDOUT_FILENO);
+    ::dup2(file, STDERR_FILENO);
+    ::_exit(program());
+  }
   ~Process() {
     if (id_ <= 0) return;
     send(SIGKILL);
@@ -71,6 +85,12 @@ class Process {
   std::filesystem::path output_;
   pid_t id_ = 0;
 };
+
+/// Whether this process has no thread but the one that asks: a child would have none of the others.
+inline bool has_one_thread() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads)) == 1;
+}
 
 /// Waits until `condition` holds or the process has ended; returns whether it holds.
 inline bool wait_until(const Process& process, const std::function<bool()>& condition) {

@@ -469,12 +469,10 @@ TEST_F(TrainingRunTest, BatchNormAndDropPathResumeBitForBit) {
   config.limit_train = 12;
   config.limit_test = 4;
   config.batch_size = 4;
-  config.epochs = 2;
+  config.epochs = 1;
   train(config, "whole");
-  for (const std::int64_t step : {2, 4}) {
-    SignalAt interrupt(step, SIGTERM);
-    train(config, "parts", interrupt, resuming());
-  }
+  SignalAt interrupt(2, SIGTERM);
+  train(config, "parts", interrupt, resuming());
   train(config, "parts", resuming());
   EXPECT_EQ(bytes_of(at("parts") / "model.safetensors"),
             bytes_of(at("whole") / "model.safetensors"));
