@@ -12,7 +12,7 @@ if(WebP_FOUND)
 endif()
 
 adaact_room_sources(ADAACT_DATA_SOURCES data)
-adaact_room_sources(ADAACT_LAB_SOURCES models train report sweep experiments)
+adaact_room_sources(ADAACT_LAB_SOURCES layers models train report sweep experiments)
 include(cmake/EmbedConfigs.cmake)
 adaact_embed_configs(ADAACT_EMBEDDED_CONFIGS)
 include(cmake/EmbedPageScript.cmake)

@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   add_update_benchmarks();
   add_gradient_benchmarks();
   add_batch_benchmarks();
+  add_layer_benchmarks();
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -59,6 +59,7 @@ void add_second_moment_benchmarks();
 void add_update_benchmarks();
 void add_gradient_benchmarks();
 void add_batch_benchmarks();
+void add_layer_benchmarks();
 
 // Of models whose parameters, or gradients, are worked on.
 inline const char* const kModels[] = {"resnet20", "resnet34", "densenet121", "vit_small"};

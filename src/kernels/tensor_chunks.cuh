@@ -14,6 +14,7 @@
 
 #include "kernels/ceil_div.h"
 #include "kernels/many_tensors.cuh"
+#include "kernels/runs.cuh"
 
 namespace adaact::many_tensors {
 
@@ -66,43 +67,6 @@ __device__ Chunk find_chunk(const List& list, std::int64_t chunk_size) {
   const std::int64_t end = begin + chunk_size;
   const std::int64_t numel = list.items[tensor].numel;
   return {tensor, begin, end < numel ? end : numel};
-}
-
-/// Neighbouring elements that one thread reads or writes at once: 16 bytes at most.
-template <typename Scalar, int kWidth>
-struct alignas(kWidth * sizeof(Scalar)) Run {
-  Scalar values[kWidth];
-};
-
-/// What the hardware moves at once.
-template <std::size_t kBytes>
-using Word = std::conditional_t<
-    kBytes == 16, uint4,
-    std::conditional_t<kBytes == 8, uint2,
-                       std::conditional_t<kBytes == 4, unsigned, unsigned short>>>;
-
-template <int kWidth, typename Scalar>
-__device__ Run<Scalar, kWidth> load(const Scalar* from) {
-  using Runs = Run<Scalar, kWidth>;
-  const auto word = *reinterpret_cast<const Word<sizeof(Runs)>*>(from);
-  static_assert(sizeof(word) == sizeof(Runs));
-  Runs run;
-  memcpy(&run, &word, sizeof(run));
-  return run;
-}
-
-template <int kWidth, typename Scalar>
-__device__ void store(Scalar* to, const Run<Scalar, kWidth>& run) {
-  Word<sizeof(run)> word;
-  static_assert(sizeof(word) == sizeof(run));
-  memcpy(&word, &run, sizeof(run));
-  __stwb(reinterpret_cast<Word<sizeof(run)>*>(to), word);  // a plain store may be taken apart
-}
-
-/// True if runs of each of the arrays can be read at once; null counts as aligned.
-template <int kWidth, typename... Scalar>
-bool aligned_for_runs(const Scalar*... arrays) {
-  return ((reinterpret_cast<std::uintptr_t>(arrays) % alignof(Run<Scalar, kWidth>) == 0) && ...);
 }
 
 /// Calls visit(width, i) for the runs [i, i + width) of a chunk; width is a compile-time constant.

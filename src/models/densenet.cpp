@@ -1,11 +1,18 @@
 #include <adaact/models/densenet.h>
 
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/pooling.h>
+#include <torch/nn/functional.h>
 
+#include "layers/batch_norm.h"
+#include "layers/feature_buffer.h"
 #include "models/layers.h"
 
 namespace adaact {
+
+class DenseNetStage : public torch::nn::Module {
+ public:
+  virtual torch::Tensor forward(const torch::Tensor& x) = 0;
+};
+
 namespace {
 
 /// The 1×1 convolution narrows to this many times the growth before the 3×3 convolution.
@@ -20,10 +27,10 @@ class DenseLayer : public torch::nn::Module {
     conv2_ = register_module("conv2", plain_convolution(kBottleneck * growth, growth, 3));
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    auto y = conv1_->forward(bn1_->forward(x).relu_());
-    y = conv2_->forward(bn2_->forward(y).relu_());
-    return torch::cat({y, x}, 1);
+  void add_to(FeatureBuffer& buffer) {
+    const auto x = batch_norm_relu_around(bn1_, buffer.features());
+    const auto y = batch_norm_relu(bn2_, conv1_->forward(x.onward));
+    buffer.add(conv2_->forward(y), x.around);
   }
 
  private:
@@ -31,22 +38,41 @@ class DenseLayer : public torch::nn::Module {
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
 };
 
-torch::nn::Sequential dense_block(int64_t in, int64_t growth, int64_t layers) {
-  torch::nn::Sequential block;
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    block->push_back(std::make_shared<DenseLayer>(in + layer * growth, growth));
+class DenseBlock : public DenseNetStage {
+ public:
+  DenseBlock(int64_t in, int64_t growth, int64_t layers) : added_channels_(layers * growth) {
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      layers_.push_back(register_module(std::to_string(layer),
+                                        std::make_shared<DenseLayer>(in + layer * growth, growth)));
+    }
   }
-  return block;
-}
 
-torch::nn::Sequential transition(int64_t in, int64_t out) {
-  torch::nn::Sequential layers;
-  layers->push_back("bn", torch::nn::BatchNorm2d(in));
-  layers->push_back("relu", torch::nn::ReLU(torch::nn::ReLUOptions(/*inplace=*/true)));
-  layers->push_back("conv", plain_convolution(in, out, 1));
-  layers->push_back("pool", torch::nn::AvgPool2d(2));
-  return layers;
-}
+  torch::Tensor forward(const torch::Tensor& x) override {
+    FeatureBuffer buffer(x, added_channels_, is_training());
+    for (const auto& layer : layers_) layer->add_to(buffer);
+    return buffer.features();
+  }
+
+ private:
+  int64_t added_channels_;
+  std::vector<std::shared_ptr<DenseLayer>> layers_;
+};
+
+class Transition : public DenseNetStage {
+ public:
+  Transition(int64_t in, int64_t out) {
+    bn_ = register_module("bn", torch::nn::BatchNorm2d(in));
+    conv_ = register_module("conv", plain_convolution(in, out, 1));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    return torch::avg_pool2d(conv_->forward(batch_norm_relu(bn_, x)), /*kernel_size=*/2);
+  }
+
+ private:
+  torch::nn::BatchNorm2d bn_{nullptr};
+  torch::nn::Conv2d conv_{nullptr};
+};
 
 }  // namespace
 
@@ -55,13 +81,15 @@ DenseNet::DenseNet(const DenseNetOptions& options) : Model("linear") {
   conv1_ = register_module("conv1", plain_convolution(options.channels, features, 3));
   for (std::size_t i = 0; i < options.blocks.size(); ++i) {
     const auto number = std::to_string(i + 1);
-    stages_.emplace_back(register_module("dense" + number,
-                                         dense_block(features, options.growth, options.blocks[i])));
+    stages_.push_back(
+        register_module("dense" + number,
+                        std::make_shared<DenseBlock>(features, options.growth, options.blocks[i])));
     features += options.blocks[i] * options.growth;
     if (i + 1 == options.blocks.size()) break;
     const auto compressed =
         static_cast<int64_t>(static_cast<double>(features) * options.compression);
-    stages_.emplace_back(register_module("trans" + number, transition(features, compressed)));
+    stages_.push_back(
+        register_module("trans" + number, std::make_shared<Transition>(features, compressed)));
     features = compressed;
   }
   bn_ = register_module("bn", torch::nn::BatchNorm2d(features));
@@ -70,8 +98,8 @@ DenseNet::DenseNet(const DenseNetOptions& options) : Model("linear") {
 
 torch::Tensor DenseNet::forward(const torch::Tensor& images) {
   auto x = conv1_->forward(images);
-  for (auto& stage : stages_) x = stage->forward(x);
-  return linear_->forward(global_average(bn_->forward(x).relu_()));
+  for (const auto& stage : stages_) x = stage->forward(x);
+  return linear_->forward(global_average(batch_norm_relu(bn_, x)));
 }
 
 }  // namespace adaact

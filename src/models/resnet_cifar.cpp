@@ -4,14 +4,11 @@
 
 #include <torch/nn/init.h>
 
+#include "layers/batch_norm.h"
 #include "models/layers.h"
 
 namespace adaact {
 namespace {
-
-torch::Tensor normalised(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
-  return norm.is_empty() ? x : norm->forward(x);
-}
 
 class BasicBlock : public torch::nn::Module {
  public:
@@ -23,20 +20,23 @@ class BasicBlock : public torch::nn::Module {
     if (options.batchnorm) bn2_ = register_module("bn2", torch::nn::BatchNorm2d(out));
     const bool keeps_shape = stride == 1 && in == out;
     if (keeps_shape || options.shortcut != ResNetShortcut::Projection) return;
-    torch::nn::Sequential projection(plain_convolution(in, out, 1, stride));
-    if (options.batchnorm) projection->push_back(torch::nn::BatchNorm2d(out));
-    projection_ = register_module("shortcut", projection);
+    projection_ = plain_convolution(in, out, 1, stride);
+    torch::nn::Sequential projection(projection_);
+    if (options.batchnorm) {
+      projection_bn_ = torch::nn::BatchNorm2d(out);
+      projection->push_back(projection_bn_);
+    }
+    register_module("shortcut", projection);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    auto y = normalised(bn1_, conv1_->forward(x)).relu_();
-    y = normalised(bn2_, conv2_->forward(y));
-    return y.add_(shortcut(x)).relu_();
+  Forked forward(const Forked& x) {
+    const auto y = batch_norm_relu(bn1_, conv1_->forward(x.onward));
+    return batch_norm_add_relu(bn2_, conv2_->forward(y), shortcut(x.around));
   }
 
  private:
   torch::Tensor shortcut(const torch::Tensor& x) {
-    if (!projection_.is_empty()) return projection_->forward(x);
+    if (!projection_.is_empty()) return batch_norm(projection_bn_, projection_->forward(x));
     if (stride_ == 1 && new_channels_ == 0) return x;
     // To the end, wherever that is: a trace of it takes images of any size.
     constexpr auto kEnd = std::numeric_limits<int64_t>::max();
@@ -49,7 +49,8 @@ class BasicBlock : public torch::nn::Module {
   int64_t new_channels_;
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
-  torch::nn::Sequential projection_{nullptr};
+  torch::nn::Conv2d projection_{nullptr};
+  torch::nn::BatchNorm2d projection_bn_{nullptr};
 };
 
 torch::nn::Sequential stage(int64_t in, int64_t out, int64_t blocks, int64_t stride,
@@ -116,9 +117,9 @@ ResNetCifar::ResNetCifar(const ResNetCifarOptions& options) : Model("linear") {
 }
 
 torch::Tensor ResNetCifar::forward(const torch::Tensor& images) {
-  auto x = normalised(bn1_, conv1_->forward(images)).relu_();
-  for (auto& stage : stages_) x = stage->forward(x);
-  return linear_->forward(global_average(x));
+  auto x = batch_norm_add_relu(bn1_, conv1_->forward(images), /*residual=*/{});
+  for (auto& stage : stages_) x = stage->forward<Forked>(x);
+  return linear_->forward(global_average(x.onward));
 }
 
 }  // namespace adaact

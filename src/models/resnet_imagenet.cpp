@@ -4,6 +4,7 @@
 
 #include <torch/nn/init.h>
 
+#include "layers/batch_norm.h"
 #include "models/drop_path.h"
 #include "models/layers.h"
 
@@ -25,26 +26,35 @@ class Bottleneck : public torch::nn::Module {
     conv3_ = register_module("conv3", plain_convolution(width, out, 1));
     bn3_ = register_module("bn3", torch::nn::BatchNorm2d(out));
     if (stride != 1 || in != out) {
-      downsample_ =
-          register_module("downsample", torch::nn::Sequential(plain_convolution(in, out, 1, stride),
-                                                              torch::nn::BatchNorm2d(out)));
+      downsample_ = plain_convolution(in, out, 1, stride);
+      downsample_bn_ = torch::nn::BatchNorm2d(out);
+      register_module("downsample", torch::nn::Sequential(downsample_, downsample_bn_));
     }
     // Every block starts as the identity, so that depth costs nothing at first.
     torch::nn::init::zeros_(bn3_->weight);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    auto y = bn1_->forward(conv1_->forward(x)).relu_();
-    y = bn2_->forward(conv2_->forward(y)).relu_();
-    y = drop_path(bn3_->forward(conv3_->forward(y)), drop_path_rate_, is_training());
-    return y.add_(downsample_.is_empty() ? x : downsample_->forward(x)).relu_();
+  Forked forward(const Forked& x) {
+    auto y = batch_norm_relu(bn1_, conv1_->forward(x.onward));
+    y = conv3_->forward(batch_norm_relu(bn2_, conv2_->forward(y)));
+    if (drop_path_rate_ == 0.0 || !is_training()) {
+      return batch_norm_add_relu(bn3_, y, shortcut(x.around));
+    }
+    y = drop_path(batch_norm(bn3_, y), drop_path_rate_, is_training());
+    y.add_(shortcut(x.around)).relu_();
+    return {y, y};
   }
 
  private:
+  torch::Tensor shortcut(const torch::Tensor& x) {
+    return downsample_.is_empty() ? x : batch_norm(downsample_bn_, downsample_->forward(x));
+  }
+
   double drop_path_rate_;
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr}, bn3_{nullptr};
-  torch::nn::Sequential downsample_{nullptr};
+  torch::nn::Conv2d downsample_{nullptr};
+  torch::nn::BatchNorm2d downsample_bn_{nullptr};
 };
 
 }  // namespace
@@ -88,10 +98,11 @@ ResNetImageNet::ResNetImageNet(const ResNetImageNetOptions& options) : Model("fc
 }
 
 torch::Tensor ResNetImageNet::forward(const torch::Tensor& images) {
-  auto x = bn1_->forward(conv1_->forward(images)).relu_();
-  x = torch::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
-  for (auto& stage : stages_) x = stage->forward(x);
-  return fc_->forward(global_average(x));
+  const auto stem = torch::max_pool2d(batch_norm_relu(bn1_, conv1_->forward(images)),
+                                      /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+  Forked x{stem, stem};
+  for (auto& stage : stages_) x = stage->forward<Forked>(x);
+  return fc_->forward(global_average(x.onward));
 }
 
 }  // namespace adaact

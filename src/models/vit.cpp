@@ -8,6 +8,9 @@
 #include <torch/nn/init.h>
 #include <torch/version.h>
 
+#include "layers/layer_norm.h"
+#include "layers/linear.h"
+#include "layers/patches.h"
 #include "models/drop_path.h"
 #include "models/layers.h"
 
@@ -38,15 +41,21 @@ class Attention : public torch::nn::Module {
     proj_ = register_module("proj", torch::nn::Linear(width, width));
   }
 
-  /// Nothing in it depends on the number of images N, so that a trace of it takes any.
+  /// The input of projection(). Nothing in it depends on the number of images N, so that a trace of it takes any.
   torch::Tensor forward(const torch::Tensor& x) {
+    // Not select(), whose gradients are filled with zeros and added; and where the three lie side by side, so that
+    // their gradients are put together once, in the order of the product before.
     const auto qkv =
-        qkv_->forward(x)                                              // (N, T, 3C)
+        linear(qkv_, x)                                               // (N, T, 3C)
             .reshape({-1, x.size(1), 3, heads_, x.size(2) / heads_})  // (N, T, 3, H, D)
-            .permute({2, 0, 3, 1, 4});                                // (3, N, H, T, D)
-    const auto mixed = attend(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
-    return proj_->forward(mixed.transpose(1, 2).flatten(2));  // (N, T, C)
+            .unbind(2);
+    const auto by_head = [](const torch::Tensor& part) {
+      return part.transpose(1, 2);
+    };  // (N, H, T, D)
+    const auto mixed = attend(by_head(qkv[0]), by_head(qkv[1]), by_head(qkv[2]));
+    return mixed.transpose(1, 2).flatten(2);  // (N, T, C)
   }
+  const torch::nn::Linear& projection() const noexcept { return proj_; }
 
  private:
   int64_t heads_;
@@ -60,12 +69,18 @@ class FeedForward : public torch::nn::Module {
     fc2_ = register_module("fc2", torch::nn::Linear(hidden, width));
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    return fc2_->forward(torch::gelu(fc1_->forward(x)));
-  }
+  /// The input of projection().
+  torch::Tensor forward(const torch::Tensor& x) { return linear_gelu(fc1_, x); }
+  const torch::nn::Linear& projection() const noexcept { return fc2_; }
 
  private:
   torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
+};
+
+/// Their sum is what a block passes on; the next normalisation adds it up.
+struct Tokens {
+  torch::Tensor stream;  // (N, T, C)
+  Branch branch;         // nothing before the first block
 };
 
 class Block : public torch::nn::Module {
@@ -79,14 +94,17 @@ class Block : public torch::nn::Module {
     mlp_ = register_module("mlp", std::make_shared<FeedForward>(width, options.mlp_ratio * width));
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    const auto y = x + dropped(attn_->forward(norm1_->forward(x)));
-    return y + dropped(mlp_->forward(norm2_->forward(y)));
+  Tokens forward(const Tokens& x) {
+    const auto first = add_layer_norm(norm1_, x.stream, x.branch);
+    const auto attention = branch_of(attn_->projection(), attn_->forward(first.output));
+    const auto second = add_layer_norm(norm2_, first.stream, attention);
+    return {second.stream, branch_of(mlp_->projection(), mlp_->forward(second.output))};
   }
 
  private:
-  torch::Tensor dropped(const torch::Tensor& branch) const {
-    return drop_path(branch, drop_path_rate_, is_training());
+  Branch branch_of(const torch::nn::Linear& projection, const torch::Tensor& x) const {
+    if (drop_path_rate_ == 0.0 || !is_training()) return linear_branch(projection, x);
+    return {drop_path(linear(projection, x), drop_path_rate_, /*training=*/true), {}};
   }
 
   double drop_path_rate_;
@@ -109,11 +127,12 @@ VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
   const auto side = options.image_size / options.patch_size;
   cls_token_ = register_parameter("cls_token", torch::empty({1, 1, options.width}));
   pos_embed_ = register_parameter("pos_embed", torch::empty({1, 1 + side * side, options.width}));
-  patch_embed_ = register_module("patch_embed", torch::nn::Sequential());
-  patch_embed_->push_back(
-      "proj", torch::nn::Conv2d(
-                  torch::nn::Conv2dOptions(options.channels, options.width, options.patch_size)
-                      .stride(options.patch_size)));
+  projection_ = torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(options.channels, options.width, options.patch_size)
+          .stride(options.patch_size));
+  torch::nn::Sequential patch_embed;
+  patch_embed->push_back("proj", projection_);
+  register_module("patch_embed", patch_embed);
   blocks_ = register_module("blocks", torch::nn::Sequential());
   for (int64_t block = 0; block < options.depth; ++block) {
     const auto rate = drop_path_rate(options.drop_path, block, options.depth);
@@ -135,11 +154,14 @@ VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
 
 torch::Tensor VisionTransformer::forward(const torch::Tensor& images) {
   check_images("VisionTransformer", images, options_.channels, options_.image_size);
-  const auto patches = patch_embed_->forward(images).flatten(2).transpose(1, 2);  // (N, T−1, C)
-  const auto class_token = cls_token_.expand_as(patches.slice(1, 0, 1));          // (N, 1, C)
-  const auto tokens = torch::cat({class_token, patches}, 1) + pos_embed_;         // (N, T, C)
+  const auto patches = embed_patches(projection_, images);                 // (N, T−1, C)
+  const auto class_token = cls_token_.expand_as(patches.slice(1, 0, 1));   // (N, 1, C)
+  const auto tokens = torch::cat({class_token, patches}, 1) + pos_embed_;  // (N, T, C)
+  const auto last = blocks_->forward<Tokens>(Tokens{tokens, {}});
   // The head reads the class token alone, and normalisation treats every token by itself.
-  return head_->forward(norm_->forward(blocks_->forward(tokens).select(1, 0)));
+  const auto token =
+      last.stream.select(1, 0) + Branch{last.branch.values.select(1, 0), last.branch.bias}.sum();
+  return head_->forward(norm_->forward(token));
 }
 
 }  // namespace adaact

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include <adaact/models/model.h>
 #include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
@@ -18,6 +18,8 @@ struct DenseNetOptions {
   double compression = 0.5;  // of channels, in each transition
 };
 
+class DenseNetStage;
+
 /// DenseNet-BC for small images: a 3×3 stem that keeps their size, and no pooling before the first
 /// dense block (Huang et al., https://arxiv.org/abs/1608.06993).
 class DenseNet : public Model {
@@ -28,7 +30,8 @@ class DenseNet : public Model {
 
  private:
   torch::nn::Conv2d conv1_{nullptr};
-  std::vector<torch::nn::Sequential> stages_;  // dense blocks and the transitions between them
+  std::vector<std::shared_ptr<DenseNetStage>>
+      stages_;  // dense blocks and the transitions between them
   torch::nn::BatchNorm2d bn_{nullptr};
   torch::nn::Linear linear_{nullptr};
 };

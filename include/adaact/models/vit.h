@@ -32,9 +32,9 @@ class VisionTransformer : public Model {
 
  private:
   VisionTransformerOptions options_;
-  torch::Tensor cls_token_;  // (1, 1, width)
-  torch::Tensor pos_embed_;  // (1, 1 + patches, width)
-  torch::nn::Sequential patch_embed_{nullptr};
+  torch::Tensor cls_token_;                // (1, 1, width)
+  torch::Tensor pos_embed_;                // (1, 1 + patches, width)
+  torch::nn::Conv2d projection_{nullptr};  // of patches
   torch::nn::Sequential blocks_{nullptr};
   torch::nn::LayerNorm norm_{nullptr};
   torch::nn::Linear head_{nullptr};

@@ -10,6 +10,7 @@
 
 #include "io/checksum.h"
 #include "kernels/bf16_on_cpu.h"
+#include "layers/patches.h"
 
 namespace adaact {
 namespace {
@@ -37,9 +38,13 @@ void set_up_libtorch(const RunConfig& config) {
 }
 
 void lay_out_channels_last(torch::nn::Module& model) {
-  for (auto& parameter : model.parameters()) {
-    if (parameter.dim() != 4) continue;
-    parameter.set_data(parameter.detach().contiguous(torch::MemoryFormat::ChannelsLast));
+  const auto last = torch::MemoryFormat::ChannelsLast;
+  for (const auto& module : model.modules()) {
+    const auto* convolution = module->as<torch::nn::Conv2dImpl>();
+    if (convolution != nullptr && cuts_into_patches(*convolution)) continue;  // is a product
+    for (auto& parameter : module->parameters(/*recurse=*/false)) {
+      if (parameter.dim() == 4) parameter.set_data(parameter.detach().contiguous(last));
+    }
   }
 }
 

@@ -1,0 +1,19 @@
+#pragma once
+
+// GELU of rows (R, C) with a bias (C) added before, on a GPU.
+
+#include <torch/types.h>
+
+namespace adaact {
+
+/// (x + b) Φ(x + b) with the normal distribution function Φ. The bias is float32, or float64 where x is.
+torch::Tensor bias_gelu_forward_cuda(const torch::Tensor& x, const torch::Tensor& bias);
+
+struct BiasGeluGradients {
+  torch::Tensor x;
+  torch::Tensor bias;
+};
+BiasGeluGradients bias_gelu_backward_cuda(const torch::Tensor& gradient, const torch::Tensor& x,
+                                          const torch::Tensor& bias);
+
+}  // namespace adaact

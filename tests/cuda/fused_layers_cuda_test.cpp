@@ -1,0 +1,496 @@
+// Fused layers on a GPU against the plain ones through autograd. Skips, visibly, where there is none.
+
+#include <cmath>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <adaact/models/registry.h>
+#include <adaact/optim/adaact.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "layers/batch_norm.h"
+#include "layers/layer_norm.h"
+#include "layers/linear.h"
+#include "layers/plain_layers.h"
+#include "models/layers.h"
+#include "train/step/autocast.h"
+
+namespace {
+
+using adaact::PlainLayers;
+using Tensors = std::vector<torch::Tensor>;
+
+const auto kDouble = torch::dtype(torch::kFloat64).device(torch::kCUDA);
+
+class FusedLayersCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+    torch::manual_seed(17);
+  }
+
+  std::int64_t draw(std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random_);
+  }
+  bool toss() { return draw(0, 1) == 1; }
+
+  std::mt19937 random_{29};
+};
+
+/// ‖a − b‖ / (1 + ‖b‖), infinite where shapes differ or something is not finite.
+double distance(const torch::Tensor& a, const torch::Tensor& b) {
+  if (a.defined() != b.defined()) return INFINITY;
+  if (!a.defined()) return 0.0;
+  if (a.sizes() != b.sizes()) return INFINITY;
+  const auto expected = b.detach().to(torch::kFloat64);
+  const auto apart = (a.detach().to(torch::kFloat64) - expected).norm().item<double>() /
+                     (1.0 + expected.norm().item<double>());
+  return std::isfinite(apart) ? apart : INFINITY;
+}
+
+void expect_near(const Tensors& actual, const Tensors& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_LE(distance(actual[i], expected[i]), tolerance) << "tensor " << i;
+  }
+}
+
+/// What a layer makes of inputs: outputs, and gradients of Σ output · weight for all that take one.
+struct Passed {
+  Tensors outputs;
+  Tensors gradients;
+};
+
+/// `layer` gives outputs, of which some may be equal to one another: each has its own weight.
+Passed pass_through(const std::function<Tensors()>& layer, const Tensors& leaves,
+                    const Tensors& weights) {
+  for (const auto& leaf : leaves) leaf.mutable_grad() = torch::Tensor();
+  const auto outputs = layer();
+  torch::Tensor loss = torch::zeros({}, kDouble);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    loss = loss + (outputs[i].to(torch::kFloat64) * weights[i]).sum();
+  }
+  loss.backward();
+  Passed passed;
+  for (const auto& output : outputs) passed.outputs.push_back(output.detach());
+  for (const auto& leaf : leaves) {
+    passed.gradients.push_back(leaf.grad().defined() ? leaf.grad().clone() : torch::Tensor());
+  }
+  return passed;
+}
+
+struct NormCase {
+  std::int64_t images, channels, height, width;
+  bool channels_last, residual, relu;
+  torch::ScalarType dtype = torch::kFloat64;
+};
+
+std::string describe(const NormCase& of) {
+  return std::to_string(of.images) + "×" + std::to_string(of.channels) + "×" +
+         std::to_string(of.height) + "×" + std::to_string(of.width) +
+         (of.channels_last ? " channels last" : "") + (of.residual ? " residual" : "") +
+         (of.relu ? " relu " : " ") + torch::toString(of.dtype);
+}
+
+struct NormInputs {
+  torch::nn::BatchNorm2d norm{nullptr};
+  torch::Tensor x, residual;
+  Tensors leaves, weights;
+};
+
+torch::Tensor image(const NormCase& of) {
+  return (torch::randn({of.images, of.channels, of.height, of.width}, kDouble) * 2 + 3)
+      .to(of.dtype)
+      .contiguous(of.channels_last ? torch::MemoryFormat::ChannelsLast
+                                   : torch::MemoryFormat::Contiguous);
+}
+
+NormInputs inputs_of(const NormCase& of) {
+  NormInputs inputs;
+  inputs.norm = torch::nn::BatchNorm2d(of.channels);
+  inputs.norm->to(torch::kCUDA, of.dtype == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32);
+  {
+    const torch::NoGradGuard no_grad;
+    inputs.norm->weight.uniform_(-1.0, 2.0);
+    inputs.norm->bias.normal_();
+  }
+  inputs.x = image(of).requires_grad_();
+  inputs.leaves = {inputs.x, inputs.norm->weight, inputs.norm->bias};
+  if (of.residual) {
+    inputs.residual = image(of).requires_grad_();
+    inputs.leaves.push_back(inputs.residual);
+  }
+  for (int i = 0; i < 2; ++i) inputs.weights.push_back(torch::randn(inputs.x.sizes(), kDouble));
+  return inputs;
+}
+
+Tensors state_of(const torch::nn::BatchNorm2d& norm) {
+  return {norm->running_mean.clone(), norm->running_var.clone(), norm->num_batches_tracked.clone()};
+}
+
+void restore(torch::nn::BatchNorm2d& norm, const Tensors& state) {
+  const torch::NoGradGuard no_grad;
+  norm->running_mean.copy_(state[0]);
+  norm->running_var.copy_(state[1]);
+  norm->num_batches_tracked.copy_(state[2]);
+}
+
+Tensors run(NormInputs& inputs, const NormCase& of) {
+  if (of.residual || of.relu) {
+    if (!of.relu) return {adaact::batch_norm(inputs.norm, inputs.x) + inputs.residual};
+    const auto y = adaact::batch_norm_add_relu(inputs.norm, inputs.x, inputs.residual);
+    return {y.onward, y.around};
+  }
+  return {adaact::batch_norm(inputs.norm, inputs.x)};
+}
+
+/// The same numbers in float64.
+NormInputs in_float64(const NormInputs& inputs) {
+  const auto leaf = [](const torch::Tensor& of) {
+    return of.detach().to(torch::kFloat64).requires_grad_();
+  };
+  NormInputs same;
+  same.norm = torch::nn::BatchNorm2d(inputs.norm->weight.numel());
+  same.norm->to(torch::kCUDA, torch::kFloat64);
+  {
+    const torch::NoGradGuard no_grad;
+    same.norm->weight.copy_(inputs.norm->weight);
+    same.norm->bias.copy_(inputs.norm->bias);
+  }
+  same.x = leaf(inputs.x);
+  same.leaves = {same.x, same.norm->weight, same.norm->bias};
+  if (inputs.residual.defined()) {
+    same.residual = leaf(inputs.residual);
+    same.leaves.push_back(same.residual);
+  }
+  same.weights = inputs.weights;
+  return same;
+}
+
+/// In float64 equal to the plain layers. In narrower dtypes no further from the result in float64 than they are,
+/// which round what they pass on to one another.
+void expect_as_plain(const NormCase& of) {
+  SCOPED_TRACE(describe(of));
+  auto inputs = inputs_of(of);
+  const auto before = state_of(inputs.norm);
+  const auto pass = [&](NormInputs& with) {
+    return pass_through([&] { return run(with, of); }, with.leaves, with.weights);
+  };
+  const auto fused = pass(inputs);
+  const auto state = state_of(inputs.norm);
+  restore(inputs.norm, before);
+  const PlainLayers plain;
+  const auto of_plain = pass(inputs);
+  expect_near(state, state_of(inputs.norm), of.dtype == torch::kFloat64 ? 1e-9 : 1e-6);
+  if (of.dtype == torch::kFloat64) {
+    expect_near(fused.outputs, of_plain.outputs, 1e-9);
+    expect_near(fused.gradients, of_plain.gradients, 1e-9);
+    return;
+  }
+  auto exact_inputs = in_float64(inputs);
+  const auto exact = pass(exact_inputs);
+  const auto expect_no_further = [](const Tensors& actual, const Tensors& usual,
+                                    const Tensors& right) {
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      EXPECT_LE(distance(actual[i], right[i]), 1.2 * distance(usual[i], right[i]) + 1e-6)
+          << "tensor " << i;
+    }
+  };
+  expect_no_further(fused.outputs, of_plain.outputs, exact.outputs);
+  expect_no_further(fused.gradients, of_plain.gradients, exact.gradients);
+}
+
+TEST_F(FusedLayersCuda, BatchNormIsThePlainOneForDrawnShapes) {
+  for (int i = 0; i < 300; ++i) {
+    NormCase of{draw(1, 9), draw(1, 70), draw(1, 9), draw(1, 9), toss(), toss(), toss()};
+    if (i % 10 == 0) of.images = 1;
+    if (of.images * of.height * of.width == 1) of.height = 2;
+    expect_as_plain(of);
+  }
+}
+
+TEST_F(FusedLayersCuda, BatchNormIsThePlainOneInRunsAndInManyParts) {
+  for (const auto dtype : {torch::kFloat64, torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
+    for (const bool channels_last : {true, false}) {
+      for (const bool residual : {true, false}) {
+        expect_as_plain({64, 64, 16, 16, channels_last, residual, true, dtype});
+        expect_as_plain({32, 256, 8, 8, channels_last, residual, true, dtype});
+        expect_as_plain({128, 16, 32, 32, channels_last, residual, true, dtype});
+        expect_as_plain({16, 24, 7, 5, channels_last, residual, true, dtype});
+      }
+      expect_as_plain({128, 40, 9, 9, channels_last, false, false, dtype});
+    }
+  }
+}
+
+TEST_F(FusedLayersCuda, BatchNormOfLargeValuesKeepsItsVariance) {
+  const auto x = torch::randn({64, 8, 16, 16}, kDouble) + 1e4;
+  for (const bool channels_last : {true, false}) {
+    torch::nn::BatchNorm2d norm(8);
+    norm->to(torch::kCUDA);
+    const auto images = x.to(torch::kFloat32)
+                            .contiguous(channels_last ? torch::MemoryFormat::ChannelsLast
+                                                      : torch::MemoryFormat::Contiguous);
+    adaact::batch_norm(norm, images);
+    const auto variance = images.to(torch::kFloat64).var(at::IntArrayRef{0, 2, 3});
+    EXPECT_LE(distance(norm->running_var, 0.9 + 0.1 * variance), 1e-5);
+  }
+}
+
+TEST_F(FusedLayersCuda, BatchNormOfOneValueIsTheSameError) {
+  torch::nn::BatchNorm2d norm(3);
+  norm->to(torch::kCUDA);
+  EXPECT_THROW(adaact::batch_norm_relu(norm, torch::randn({1, 3, 1, 1}, torch::kCUDA)), c10::Error);
+}
+
+TEST_F(FusedLayersCuda, EqualInputsGiveEqualBits) {
+  const NormCase of{128, 64, 32, 32, true, true, true, torch::kBFloat16};
+  auto inputs = inputs_of(of);
+  const auto once = pass_through([&] { return run(inputs, of); }, inputs.leaves, inputs.weights);
+  const auto again = pass_through([&] { return run(inputs, of); }, inputs.leaves, inputs.weights);
+  for (std::size_t i = 0; i < once.outputs.size(); ++i) {
+    EXPECT_TRUE(once.outputs[i].equal(again.outputs[i]));
+  }
+  for (std::size_t i = 0; i < once.gradients.size(); ++i) {
+    EXPECT_TRUE(once.gradients[i].equal(again.gradients[i])) << "gradient " << i;
+  }
+}
+
+TEST_F(FusedLayersCuda, ChannelsOfALargerTensorAreRead) {
+  for (const bool channels_last : {true, false}) {
+    const NormCase of{4, 24, 5, 3, channels_last, false, true};
+    auto inputs = inputs_of(of);
+    const auto whole = image({4, 40, 5, 3, channels_last, false, true});
+    const auto weight = torch::randn({4, 24, 5, 3}, kDouble);
+    const auto gradient = [&] {
+      const auto leaf = whole.clone().requires_grad_();
+      const auto part = leaf.narrow(1, 8, 24);
+      const auto y = adaact::batch_norm_relu_around(inputs.norm, part);
+      (y.onward * weight + y.around * y.around).sum().backward();
+      return leaf.grad().clone();
+    };
+    const auto fused = gradient();
+    const PlainLayers plain;
+    EXPECT_LE(distance(fused, gradient()), 1e-9);
+  }
+}
+
+/// (L(θ + hv) − L(θ − hv)) / 2h against ⟨gradient, v⟩ for a drawn direction v.
+void expect_slope(const std::function<torch::Tensor()>& loss, const Tensors& leaves) {
+  for (const auto& leaf : leaves) leaf.mutable_grad() = torch::Tensor();
+  loss().backward();
+  Tensors directions;
+  double slope = 0.0;
+  for (const auto& leaf : leaves) {
+    directions.push_back(torch::randn_like(leaf));
+    slope += (leaf.grad() * directions.back()).sum().item<double>();
+  }
+  constexpr double kStep = 1e-7;
+  const auto moved = [&](double by) {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].add_(directions[i], by);
+    const auto value = loss().item<double>();
+    for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].sub_(directions[i], by);
+    return value;
+  };
+  const auto difference = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+  EXPECT_NEAR(difference, slope, 1e-5 * (1.0 + std::abs(slope)));
+}
+
+TEST_F(FusedLayersCuda, GradientsAreCentralDifferences) {
+  for (int i = 0; i < 20; ++i) {
+    const NormCase of{draw(2, 5), draw(1, 20), draw(1, 6), draw(1, 6), toss(), toss(), true};
+    SCOPED_TRACE(describe(of));
+    auto inputs = inputs_of(of);
+    expect_slope(
+        [&] {
+          const auto outputs = run(inputs, of);
+          return (outputs[0] * inputs.weights[0] + outputs[1] * inputs.weights[1]).sum();
+        },
+        inputs.leaves);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto channels = draw(2, 48);
+    torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({channels}));
+    norm->to(torch::kCUDA, torch::kFloat64);
+    const auto x = torch::randn({3, draw(1, 5), channels}, kDouble).requires_grad_();
+    const auto branch = torch::randn_like(x).requires_grad_();
+    const auto branch_bias = torch::randn({channels}, kDouble).requires_grad_();
+    const auto weight = torch::randn_like(x);
+    expect_slope(
+        [&] {
+          const auto y = adaact::add_layer_norm(norm, x, {branch, branch_bias});
+          return (y.output * weight + y.stream.sin()).sum();
+        },
+        {x, branch, branch_bias, norm->weight, norm->bias});
+    torch::nn::Linear layer(channels, channels + 1);
+    layer->to(torch::kCUDA, torch::kFloat64);
+    const auto of_output = torch::randn({3, x.size(1), channels + 1}, kDouble);
+    expect_slope([&] { return (adaact::linear_gelu(layer, x) * of_output).sum(); },
+                 {x, layer->weight, layer->bias});
+  }
+}
+
+TEST_F(FusedLayersCuda, GradientsCanBeDifferentiatedOnceMore) {
+  const auto second = [](const std::function<torch::Tensor(const torch::Tensor&)>& layer,
+                         const torch::Tensor& x) {
+    const auto weight = torch::ones_like(x).cumsum(1);
+    const auto y = layer(x);
+    const auto first = torch::autograd::grad({(y * y * weight).sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({(first * first).sum()}, {x})[0];
+  };
+  torch::nn::BatchNorm2d norm(6);
+  norm->to(torch::kCUDA, torch::kFloat64);
+  torch::nn::LayerNorm rows(torch::nn::LayerNormOptions({6}));
+  rows->to(torch::kCUDA, torch::kFloat64);
+  torch::nn::Linear layer(6, 6);
+  layer->to(torch::kCUDA, torch::kFloat64);
+  const auto images = torch::randn({4, 6, 3, 3}, kDouble).requires_grad_();
+  const auto tokens = torch::randn({4, 6}, kDouble).requires_grad_();
+  const auto of_norm = [&](const torch::Tensor& x) {
+    return adaact::batch_norm_add_relu(norm, x, x.detach() * 0.3).onward;
+  };
+  const auto of_rows = [&](const torch::Tensor& x) {
+    return adaact::add_layer_norm(rows, x, {x.detach(), {}}).output;
+  };
+  const auto of_layer = [&](const torch::Tensor& x) { return adaact::linear_gelu(layer, x); };
+  const Tensors fused{second(of_norm, images), second(of_rows, tokens), second(of_layer, tokens)};
+  const PlainLayers plain;
+  expect_near(fused, {second(of_norm, images), second(of_rows, tokens), second(of_layer, tokens)},
+              1e-9);
+}
+
+TEST_F(FusedLayersCuda, LayerNormIsThePlainOneForDrawnShapes) {
+  for (int i = 0; i < 200; ++i) {
+    const auto channels = i % 2 == 0 ? draw(1, 256) : 4 * draw(1, 128);
+    const bool has_branch = toss();
+    const bool reads_stream = toss();
+    SCOPED_TRACE(std::to_string(channels) + " channels");
+    torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({channels}).eps(1e-6));
+    norm->to(torch::kCUDA, torch::kFloat64);
+    {
+      const torch::NoGradGuard no_grad;
+      norm->weight.normal_();
+      norm->bias.normal_();
+    }
+    const auto x = torch::randn({draw(1, 40), draw(1, 9), channels}, kDouble).requires_grad_();
+    const bool has_bias = has_branch && toss();
+    torch::Tensor branch;
+    torch::Tensor branch_bias;
+    Tensors leaves{x, norm->weight, norm->bias};
+    if (has_branch) leaves.push_back(branch = torch::randn_like(x).requires_grad_());
+    if (has_bias)
+      leaves.push_back(branch_bias = torch::randn({channels}, kDouble).requires_grad_());
+    const Tensors weights{torch::randn_like(x), torch::randn_like(x)};
+    const auto layer = [&]() -> Tensors {
+      const auto y = adaact::add_layer_norm(norm, x, {branch, branch_bias});
+      if (!reads_stream) return {y.output};
+      return {y.output, y.stream};
+    };
+    const auto fused = pass_through(layer, leaves, weights);
+    const PlainLayers plain;
+    const auto expected = pass_through(layer, leaves, weights);
+    expect_near(fused.outputs, expected.outputs, 1e-9);
+    expect_near(fused.gradients, expected.gradients, 1e-9);
+  }
+}
+
+TEST_F(FusedLayersCuda, GeluIsThePlainOneForDrawnShapes) {
+  for (int i = 0; i < 100; ++i) {
+    const auto features = draw(1, 300);
+    SCOPED_TRACE(std::to_string(features) + " features");
+    torch::nn::Linear layer(draw(1, 20), features);
+    layer->to(torch::kCUDA, torch::kFloat64);
+    const auto x = torch::randn({draw(1, 300), draw(1, 5), layer->options.in_features()}, kDouble)
+                       .requires_grad_();
+    const Tensors weights{torch::randn({x.size(0), x.size(1), features}, kDouble)};
+    const Tensors leaves{x, layer->weight, layer->bias};
+    const auto run_layer = [&] { return Tensors{adaact::linear_gelu(layer, x)}; };
+    const auto fused = pass_through(run_layer, leaves, weights);
+    const PlainLayers plain;
+    const auto expected = pass_through(run_layer, leaves, weights);
+    expect_near(fused.outputs, expected.outputs, 1e-9);
+    expect_near(fused.gradients, expected.gradients, 1e-9);
+  }
+}
+
+TEST_F(FusedLayersCuda, LayersOfTransformersUnderAutocast) {
+  torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({384}).eps(1e-6));
+  norm->to(torch::kCUDA);
+  torch::nn::Linear layer(384, 1536);
+  layer->to(torch::kCUDA);
+  const auto x = torch::randn({8, 197, 384}, torch::kCUDA).requires_grad_();
+  const auto branch = torch::randn({8, 197, 384}, torch::kCUDA).to(torch::kBFloat16);
+  const auto leaf = branch.clone().requires_grad_();
+  const auto branch_bias = torch::randn({384}, torch::kCUDA).requires_grad_();
+  const Tensors weights{torch::randn({8, 197, 1536}, kDouble), torch::randn(x.sizes(), kDouble)};
+  const Tensors leaves{x, leaf, branch_bias, norm->weight, norm->bias, layer->weight, layer->bias};
+  const auto run_layers = [&] {
+    const adaact::AutocastScope autocast(x.device(), true);
+    const auto y = adaact::add_layer_norm(norm, x, {leaf, branch_bias});
+    return Tensors{adaact::linear_gelu(layer, y.output), y.stream};
+  };
+  const auto fused = pass_through(run_layers, leaves, weights);
+  EXPECT_EQ(fused.outputs[0].scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(fused.outputs[1].scalar_type(), torch::kFloat32);
+  const PlainLayers plain;
+  const auto expected = pass_through(run_layers, leaves, weights);
+  expect_near(fused.outputs, expected.outputs, 2e-2);
+  expect_near(fused.gradients, expected.gradients, 2e-2);
+}
+
+struct ModelCase {
+  std::string name;
+  bool channels_last;
+};
+
+/// Parameters and buffers after 20 steps of AdaAct in float64.
+Tensors trained(const ModelCase& of) {
+  torch::manual_seed(5);
+  auto options = adaact::default_model_options(of.name);
+  options.image_size = 32;
+  options.classes = 10;
+  const auto model = adaact::make_model(of.name, options);
+  model->to(torch::kCUDA, torch::kFloat64);
+  adaact::AdaAct optimizer(*model, adaact::AdaActOptions(1e-3));
+  const auto format =
+      of.channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
+  const auto images = torch::randn({8, 3, 32, 32}, kDouble).contiguous(format);
+  const auto labels = torch::arange(8, torch::dtype(torch::kLong).device(torch::kCUDA));
+  for (int step = 0; step < 20; ++step) {
+    optimizer.zero_grad();
+    torch::cross_entropy_loss(model->forward(images), labels).backward();
+    optimizer.step();
+  }
+  auto state = model->parameters();
+  for (const auto& buffer : model->buffers()) state.push_back(buffer);
+  return state;
+}
+
+class FusedModels : public ::testing::TestWithParam<ModelCase> {};
+
+TEST_P(FusedModels, AreThePlainOnesAfterTwentySteps) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+  const auto fused = trained(GetParam());
+  const PlainLayers plain;
+  const auto expected = trained(GetParam());
+  ASSERT_EQ(fused.size(), expected.size());
+  for (std::size_t i = 0; i < fused.size(); ++i) {
+    EXPECT_LE(distance(fused[i], expected[i]), 1e-7) << "tensor " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, FusedModels,
+    ::testing::Values(ModelCase{"resnet20", true}, ModelCase{"resnet20", false},
+                      ModelCase{"resnet34", true}, ModelCase{"densenet121", true},
+                      ModelCase{"densenet121", false}, ModelCase{"resnet50", true},
+                      ModelCase{"vit_small", false}),
+    [](const auto& info) {
+      return info.param.name + (info.param.channels_last ? "_last" : "_first");
+    });
+
+}  // namespace
