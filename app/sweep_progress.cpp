@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "report/format.h"
+#include "status_line.h"
 
 namespace adaact::app {
 namespace {
@@ -84,7 +85,7 @@ SweepProgress::SweepProgress(Verbosity verbosity, std::size_t trials)
       trials_(trials),
       on_terminal_(verbosity == Verbosity::Normal && ::isatty(STDOUT_FILENO) != 0) {}
 
-SweepProgress::~SweepProgress() { clear(); }
+SweepProgress::~SweepProgress() { clear_status_line(); }
 
 void SweepProgress::on_event(const SweepEvent& event) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -94,7 +95,7 @@ void SweepProgress::on_event(const SweepEvent& event) {
   if (ended && event.kind != SweepEvent::Kind::Begins) ++done_;
   if (event.kind == SweepEvent::Kind::Ends) statuses_.erase(result.trial.name);
   if (verbosity_ != Verbosity::Normal) return;
-  clear();
+  clear_status_line();
   std::printf("[%zu/%zu] %s %s\n", done_, trials_, result.trial.name.c_str(),
               line_of(event).c_str());
   std::fflush(stdout);
@@ -102,7 +103,6 @@ void SweepProgress::on_event(const SweepEvent& event) {
 
 void SweepProgress::on_message(const std::string& message) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  clear();
   print_notice(message);
 }
 
@@ -126,16 +126,7 @@ void SweepProgress::draw() {
     line += (line.empty() ? "" : "   ");
     line += trial + " " + status;
   }
-  std::printf("\r\033[K%s", line.substr(0, letters_of_terminal() - 1).c_str());
-  std::fflush(stdout);
-  visible_ = true;
-}
-
-void SweepProgress::clear() {
-  if (!visible_) return;
-  std::printf("\r\033[K");
-  std::fflush(stdout);
-  visible_ = false;
+  draw_status_line(line.substr(0, letters_of_terminal() - 1));
 }
 
 }  // namespace adaact::app

@@ -32,7 +32,6 @@ class SweepProgress {
   class OfTrial;
   void set_status(const std::string& trial, const std::string& status);
   void draw();
-  void clear();
 
   const Verbosity verbosity_;
   const std::size_t trials_;
@@ -41,7 +40,6 @@ class SweepProgress {
   std::size_t done_ = 0;
   std::map<std::string, std::string> statuses_;  // of trials that train
   std::chrono::steady_clock::time_point drawn_{};
-  bool visible_ = false;
 };
 
 }  // namespace adaact::app
