@@ -18,21 +18,14 @@ adaact_embed_configs(ADAACT_EMBEDDED_CONFIGS)
 include(cmake/EmbedPageScript.cmake)
 adaact_embed_page_script(ADAACT_EMBEDDED_PAGE_SCRIPT)
 
-# The room of data by itself, so that its threads can be tested without building the others.
-add_library(adaact_data OBJECT ${ADAACT_DATA_SOURCES})
-target_include_directories(adaact_data PRIVATE src)
-target_link_libraries(adaact_data PUBLIC
-  adaact ZLIB::ZLIB ${ADAACT_PICTURE_LIBRARIES} Threads::Threads)
-adaact_use_precompiled_header(adaact_data FILE_BY_FILE)
-adaact_unite_by_room(adaact_data)
-
+# The objects of data/ are those of src/CMakeLists.txt.
 add_library(adaact_lab ${ADAACT_LAB_SOURCES} ${ADAACT_EMBEDDED_CONFIGS}
   ${ADAACT_EMBEDDED_PAGE_SCRIPT} $<TARGET_OBJECTS:adaact_data>)
 add_library(adaact::lab ALIAS adaact_lab)
 target_include_directories(adaact_lab PRIVATE src)
 target_include_directories(adaact_lab SYSTEM PRIVATE
   $<TARGET_PROPERTY:nlohmann_json::nlohmann_json,INTERFACE_INCLUDE_DIRECTORIES>)
-# Its loops over numbers are those of the data, above; all others are LibTorch's and adaact's.
+# Its loops over numbers are those of the data; all others are LibTorch's and adaact's.
 target_compile_options(adaact_lab PRIVATE ${ADAACT_LITTLE_OPTIMIZATION})
 target_compile_definitions(adaact_lab PRIVATE ADAACT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(adaact_lab

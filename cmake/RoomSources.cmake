@@ -19,3 +19,22 @@ function(adaact_room_sources variable)
   endif()
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
+
+# adaact_take_loops(<sources> <loops>)
+#
+# Moves the sources that have loops over numbers, those that include kernels/cpu_dispatch.h, from one list
+# to the other.
+function(adaact_take_loops sources loops)
+  set(with_loops)
+  set(others)
+  foreach(source IN LISTS ${sources})
+    file(STRINGS "${source}" dispatch REGEX "^#include \"kernels/cpu_dispatch.h\"$")
+    if(dispatch AND source MATCHES "\\.cpp$")
+      list(APPEND with_loops "${source}")
+    else()
+      list(APPEND others "${source}")
+    endif()
+  endforeach()
+  set(${sources} ${others} PARENT_SCOPE)
+  set(${loops} ${with_loops} PARENT_SCOPE)
+endfunction()

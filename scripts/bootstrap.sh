@@ -100,12 +100,14 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "bootstrap: installing ${missing[*]}"
-# Without the second variable debconf notes, on a minimal system, that apt-utils is not installed.
+# Without the second variable debconf notes, on a minimal system, that apt-utils is not installed. dpkg would
+# wait for the disk after each file of some 400 packages; sync does so once for all of them.
 install=(env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes
-  apt-get install -y -qq --no-install-recommends "${missing[@]}")
+  apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io "${missing[@]}")
 # A fresh system has no package lists yet, an old one may have outdated ones.
 if ! "${as_root[@]}" apt-get update -qq ||
   ! "${as_root[@]}" "${install[@]}" >/dev/null; then
   echo "bootstrap: failed; as root, run: $by_hand" >&2
   exit 1
 fi
+sync

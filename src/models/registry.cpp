@@ -192,7 +192,7 @@ const Entry& find_entry(const std::string& name) {
   return found->second;
 }
 
-void check_options(const std::string& name, const Entry& entry, const ModelOptions& given) {
+void check_model_options(const std::string& name, const Entry& entry, const ModelOptions& given) {
   const auto label = "adaact: model '" + name + "': ";
   const auto check_between = [&](const char* what, int64_t value, int64_t most) {
     TORCH_CHECK_VALUE(value >= 1 && value <= most, label, what, " is ", value, ", expected 1 to ",
@@ -227,7 +227,7 @@ void check_options(const std::string& name, const Entry& entry, const ModelOptio
 
 std::shared_ptr<Model> make_model(const std::string& name, const ModelOptions& options) {
   const auto& entry = find_entry(name);
-  check_options(name, entry, options);
+  check_model_options(name, entry, options);
   return entry.make(options);
 }
 
@@ -237,7 +237,7 @@ std::shared_ptr<Model> make_model(const std::string& name) {
 
 int64_t least_parameters(const std::string& name, const ModelOptions& options) {
   const auto& entry = find_entry(name);
-  check_options(name, entry, options);
+  check_model_options(name, entry, options);
   return entry.fixed_parameters + entry.sized_by_options(options);
 }
 

@@ -33,9 +33,9 @@ void append_state(const torch::nn::Module& module, const std::string& prefix, Na
 }
 
 /// Compares a file with a model, tensor by tensor, before anything is changed.
-class Comparison {
+class WeightComparison {
  public:
-  Comparison(const Model& model, const TensorFile& file)
+  WeightComparison(const Model& model, const TensorFile& file)
       : head_prefix_(model.head_name() + "."), state_(state_tensors(model)) {
     for (const auto& [name, tensor] : state_) compare(name, tensor, file);
     for (const auto& [name, tensor] : file.tensors) {
@@ -178,7 +178,7 @@ LoadReport load_weights(Model& model, const std::filesystem::path& path,
 LoadReport load_weights(Model& model, TensorFile file, const std::string& source,
                         const LoadOptions& options) {
   file = weights_in(std::move(file));
-  const Comparison comparison(model, file);
+  const WeightComparison comparison(model, file);
   const bool replace = options.replace_head && comparison.only_head_differs();
   TORCH_CHECK(replace || comparison.fits(), "adaact: ", source,
               " does not fit the model:", comparison.problems());

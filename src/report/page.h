@@ -17,6 +17,10 @@ struct Cell {
   std::string style;  // of the style sheet: "number", "number best", "wide"; empty: plain text
 };
 
+inline Cell number_cell(const std::string& value, bool best = false) {
+  return {text(value), best ? "number best" : "number"};
+}
+
 /// The first cell of each row is its heading.
 struct Table {
   std::string name;

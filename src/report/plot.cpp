@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kWantedTicks = 5.0;
 
-std::string label_of(double value, const std::string& unit) {
+std::string tick_label(double value, const std::string& unit) {
   char digits[32];
   std::snprintf(digits, sizeof(digits), "%g", value == 0.0 ? 0.0 : value);  // no "-0"
   return digits + unit;
@@ -41,7 +41,7 @@ AxisLayout linear_layout(const Axis& axis, double low, double high) {
   layout.high = axis.tight ? high : step * std::ceil((high - slack) / step);
   const double first = std::ceil((layout.low - slack) / step);
   for (double index = first; index * step <= layout.high + slack; index += 1.0) {
-    layout.ticks.push_back({index * step, label_of(index * step, axis.unit)});
+    layout.ticks.push_back({index * step, tick_label(index * step, axis.unit)});
   }
   return layout;
 }
@@ -60,7 +60,7 @@ std::vector<Tick> logarithmic_ticks(const Axis& axis, double low, double high) {
     if (exponent % every != 0) continue;
     for (const double factor : factors) {
       const double position = factor * std::pow(10.0, exponent);
-      ticks.push_back({position, label_of(position, axis.unit)});
+      ticks.push_back({position, tick_label(position, axis.unit)});
     }
   }
   return ticks;

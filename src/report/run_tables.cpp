@@ -27,11 +27,7 @@ std::string to_text(const json& value) {
   return list.empty() ? kNothing : list;
 }
 
-Cell number_cell(const std::string& value, bool best = false) {
-  return {text(value), best ? "number best" : "number"};
-}
-
-Cell number_cell(const Compared& compared, std::string (*format)(const MeanAndError&)) {
+Cell compared_cell(const Compared& compared, std::string (*format)(const MeanAndError&)) {
   return number_cell(format(compared.value), compared.is_best);
 }
 
@@ -51,7 +47,7 @@ Cell group_cell(const GroupSummary& summary, std::size_t style) {
 }
 
 Cell best_cell(const GroupSummary& summary) {
-  auto cell = number_cell(summary.best_top1, percent);
+  auto cell = compared_cell(summary.best_top1, percent);
   if (summary.best_epoch) cell.content += below("epoch " + std::to_string(*summary.best_epoch));
   return cell;
 }
@@ -133,10 +129,10 @@ Table summary_table(const std::vector<GroupSummary>& summaries) {
     const bool has_speed = std::isfinite(summary.images_per_second);
     table.rows.push_back(
         {group_cell(summary, index),
-         number_cell(summary.final_top1, percent),
+         compared_cell(summary.final_top1, percent),
          best_cell(summary),
-         number_cell(summary.test_loss, decimal),
-         number_cell(summary.train_loss, decimal),
+         compared_cell(summary.test_loss, decimal),
+         compared_cell(summary.train_loss, decimal),
          {text(summary.optimizer), ""},
          {text(summary.model), ""},
          {text(summary.data), ""},

@@ -89,8 +89,6 @@ std::size_t common_epoch(const Trials& trials) {
   return common == std::numeric_limits<std::size_t>::max() ? 0 : common;
 }
 
-Cell number_cell(const std::string& value) { return {text(value), "number"}; }
-
 std::string state_text(const TrialResult& result) {
   if (result.state == TrialState::Diverged) {
     return "diverged in epoch " + std::to_string(result.diverged_in_epoch);

@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <iterator>
+
 #include <adaact/moments/moments.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -63,6 +66,25 @@ TEST(SecondMomentCpu, LargeInputAgreesWithTheReferenceForAnyNumberOfThreads) {
     const auto reference = adaact::second_moment_reference(x.to(torch::kFloat64), geometry).sum;
     EXPECT_TRUE(all_close(one, reference, tolerance(torch::kFloat32))) << x.sizes();
   }
+  at::set_num_threads(threads);
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
+}
+
+/// at::parallel_for runs its loop on one thread where it is compiled without OpenMP.
+TEST(SecondMomentCpu, LargeInputIsSharedByThreads) {
+#if defined(__clang__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "compiled without OpenMP";
+#endif
+  const auto threads = at::get_num_threads();
+  const auto x = torch::ones({64, 16, 32, 32});
+  at::set_num_threads(static_cast<int>(threads_of_this_process()) + 2);
+  const auto before = threads_of_this_process();  // LibTorch has made some for other things
+  adaact::second_moment_cpu(x, Geometry::convolution({3, 3}, {1}, {1}, {1}, 1));
+  EXPECT_GT(threads_of_this_process(), before);
   at::set_num_threads(threads);
 }
 

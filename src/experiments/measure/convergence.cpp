@@ -25,7 +25,7 @@ constexpr double kClipLow = 0.05;   // c_L
 constexpr double kClipHigh = 20.0;  // c_U
 
 constexpr double kLargestValue = 2.0;
-constexpr char kLearningRate[] = "1/sqrt(t)";  // η_t
+constexpr char kDecayingRate[] = "1/sqrt(t)";  // η_t
 
 torch::Tensor bounded_normal(at::IntArrayRef sizes) {
   return torch::randn(sizes, torch::kFloat64).clamp(-kLargestValue, kLargestValue);
@@ -133,7 +133,7 @@ nlohmann::ordered_json convergence_setting() {
           {"largest_value", kLargestValue},
           {"problem_seed", kProblemSeed},
           {"batch", kBatch},
-          {"learning_rate", kLearningRate},
+          {"learning_rate", kDecayingRate},
           {"betas", {beta1, beta2}},
           {"eps", options.eps()},
           {"power", options.power()},
