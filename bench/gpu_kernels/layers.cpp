@@ -6,7 +6,10 @@
 #include "gpu_kernels/work.h"
 #include "layers/batch_norm_cuda.h"
 #include "layers/bias_gelu_cuda.h"
+#include "layers/cross_entropy_cuda.h"
+#include "layers/global_average_cuda.h"
 #include "layers/layer_norm_cuda.h"
+#include "layers/max_pool_cuda.h"
 
 namespace adaact::bench {
 namespace {
@@ -47,14 +50,16 @@ Work batch_norm_work(const std::vector<std::int64_t>& shape, bool residual, bool
     if (residual) work.traffic.add(x, 1);
     work.call = [=](std::size_t set) {
       const auto& of = (*sets)[set];
-      batch_norm_forward_cuda(of.x, of.residual, weight, bias, running, 1e-5, /*relu=*/true);
+      batch_norm_forward_cuda(of.x, of.residual, weight, bias, running, 1e-5, /*relu=*/true,
+                              /*with_squares=*/false);
     };
   } else {
     // Two gradients, the output and x read, their sum written; that and x read, dx written. Or the gradient and x
     // read twice, dx written.
     work.traffic.add(x, residual ? 8 : 5);
     const auto of_forward = batch_norm_forward_cuda(x, sets->front().residual, weight, bias,
-                                                    running, 1e-5, /*relu=*/true);
+                                                    running, 1e-5, /*relu=*/true,
+                                                    /*with_squares=*/false);
     work.call = [=](std::size_t set) {
       const auto& of = (*sets)[set];
       const BatchNormPass pass{of.x,
@@ -80,7 +85,8 @@ struct RowSet {
   torch::Tensor x, branch, gradient, stream_gradient;
 };
 
-Work layer_norm_work(bool backward) {
+/// With one branch the sum is not written, and made once more backward; with two it is.
+Work layer_norm_work(bool backward, int branches, bool sum_squares) {
   const auto make = [&] {
     return RowSet{
         normal({kRows, kWidth}, torch::kFloat32), normal({kRows, kWidth}, torch::kBFloat16),
@@ -90,24 +96,27 @@ Work layer_norm_work(bool backward) {
       make, [](const RowSet& set) { return 3.0 * static_cast<double>(set.x.nbytes()); });
   const auto weight = positive({kWidth});
   const auto bias = positive({kWidth});
+  const bool is_written = branches == 2;
   Work work;
   work.sets = sets->size();
   const auto& first = sets->front();
+  const auto forward = [=](const RowSet& of) {
+    const SummedRows rows{
+        of.x, is_written ? Branch{of.gradient, bias} : Branch{}, {of.branch, bias}};
+    return layer_norm_forward_cuda(rows, weight, bias, 1e-6, torch::kBFloat16, sum_squares);
+  };
   if (!backward) {
-    work.traffic.add(first.x, 2);
-    work.traffic.add(first.branch, 2);
-    work.call = [=](std::size_t set) {
-      layer_norm_forward_cuda((*sets)[set].x, (*sets)[set].branch, bias, weight, bias, 1e-6,
-                              torch::kBFloat16);
-    };
+    work.traffic.add(first.x, is_written ? 2 : 1);
+    work.traffic.add(first.branch, branches + 1);
+    work.call = [=](std::size_t set) { forward((*sets)[set]); };
   } else {
     work.traffic.add(first.x, 3);
-    work.traffic.add(first.branch, 2);
-    const auto rows =
-        layer_norm_forward_cuda(first.x, first.branch, bias, weight, bias, 1e-6, torch::kBFloat16);
+    work.traffic.add(first.branch, is_written ? 2 : 3);
+    const auto rows = forward(first);
     work.call = [=](std::size_t set) {
       auto of = rows;
       of.stream = (*sets)[set].x;
+      if (!is_written) of.unwritten.values = (*sets)[set].branch;
       layer_norm_backward_cuda(of, weight, (*sets)[set].gradient, (*sets)[set].stream_gradient,
                                Added::BranchAndBias);
     };
@@ -115,7 +124,7 @@ Work layer_norm_work(bool backward) {
   return work;
 }
 
-Work gelu_work(bool backward) {
+Work gelu_work(bool backward, bool sum_squares) {
   const auto make = [&] {
     RowSet set;
     set.x = normal({kRows, 4 * kWidth}, torch::kBFloat16);
@@ -133,8 +142,70 @@ Work gelu_work(bool backward) {
     if (backward) {
       bias_gelu_backward_cuda(of.gradient, of.x, bias);
     } else {
-      bias_gelu_forward_cuda(of.x, bias);
+      bias_gelu_forward_cuda(of.x, bias, sum_squares);
     }
+  };
+  return work;
+}
+
+/// The stem of ResNet-50.
+Work max_pool_work(bool backward) {
+  const PoolWindow window{/*kernel=*/3, /*stride=*/2, /*padding=*/1};
+  const auto make = [&] {
+    NormSet set;
+    set.x = image({256, 64, 112, 112});
+    if (backward) set.gradient = image({256, 64, 56, 56});
+    return set;
+  };
+  const auto sets =
+      rotating_sets(make, [](const NormSet& set) { return static_cast<double>(set.x.nbytes()); });
+  const auto pooled = max_pool_forward_cuda(sets->front().x, window, /*with_winners=*/true);
+  Work work;
+  work.sets = sets->size();
+  work.traffic.add(sets->front().x, 1);  // read, or its gradient written
+  work.traffic.add(pooled.output, 1);
+  work.traffic.add(pooled.winners, 1);
+  work.call = [=](std::size_t set) {
+    const auto& of = (*sets)[set];
+    if (backward) {
+      max_pool_backward_cuda(of.gradient, pooled.winners, window, of.x.size(2), of.x.size(3));
+    } else {
+      max_pool_forward_cuda(of.x, window, /*with_winners=*/true);
+    }
+  };
+  return work;
+}
+
+/// Of ResNet-50. There is nothing to read but a number for every channel.
+Work global_average_work() {
+  const auto gradient = normal({256, 2048}, torch::kBFloat16);
+  Work work;
+  work.traffic.add(gradient, 1);
+  work.traffic.moved += 49.0 * static_cast<double>(gradient.nbytes());
+  work.call = [=](std::size_t /*set*/) {
+    global_average_backward_cuda(gradient, 7, 7, /*channels_last=*/true);
+  };
+  return work;
+}
+
+struct LossSet {
+  torch::Tensor logits, labels;
+};
+
+Work cross_entropy_work(std::int64_t rows, std::int64_t classes) {
+  const auto make = [&] {
+    return LossSet{
+        normal({rows, classes}, torch::kBFloat16),
+        torch::randint(classes, {rows}, torch::dtype(torch::kLong).device(torch::kCUDA))};
+  };
+  const auto sets = rotating_sets(
+      make, [](const LossSet& set) { return 2.0 * static_cast<double>(set.logits.nbytes()); });
+  Work work;
+  work.sets = sets->size();
+  work.traffic.add(sets->front().logits, 2);  // read, and the gradient written
+  work.traffic.add(sets->front().labels, 1);
+  work.call = [=](std::size_t set) {
+    cross_entropy_cuda((*sets)[set].logits, (*sets)[set].labels, 0.1, static_cast<double>(rows));
   };
   return work;
 }
@@ -150,9 +221,26 @@ void add_layer_benchmarks() {
                       [=] { return batch_norm_work(shape, residual, backward); });
       }
     }
-    add_benchmark("layer_norm/" + way, [=] { return layer_norm_work(backward); });
-    add_benchmark("bias_gelu/" + way, [=] { return gelu_work(backward); });
+    for (const int branches : {1, 2}) {
+      const std::string sum = branches == 1 ? "/unwritten/" : "/written/";
+      add_benchmark("layer_norm" + sum + way,
+                    [=] { return layer_norm_work(backward, branches, false); });
+    }
+    add_benchmark("bias_gelu/" + way, [=] { return gelu_work(backward, false); });
+    add_benchmark("max_pool/" + way, [=] { return max_pool_work(backward); });
   }
+  add_benchmark("global_average/backward", global_average_work);
+  for (const std::int64_t rows : {128, 256}) {
+    for (const std::int64_t classes : {10, 100, 1000}) {
+      add_benchmark("cross_entropy/" + name_of({rows, classes}),
+                    [=] { return cross_entropy_work(rows, classes); });
+    }
+  }
+  add_benchmark("layer_norm/unwritten/forward/squares",
+                [] { return layer_norm_work(false, 1, true); });
+  add_benchmark("layer_norm/written/forward/squares",
+                [] { return layer_norm_work(false, 2, true); });
+  add_benchmark("bias_gelu/forward/squares", [] { return gelu_work(false, true); });
 }
 
 }  // namespace adaact::bench

@@ -1,5 +1,6 @@
 // Second moments of single inputs and of all that the layers of a model read.
 
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "gpu_kernels/work.h"
 #include "moments/column_squares_cuda.h"
+#include "moments/offered_squares.h"
 #include "moments/second_moments_cuda.h"
 #include "train/run/run_parts.h"
 #include "train/step/autocast.h"
@@ -18,12 +20,30 @@ namespace {
 
 using Inputs = std::vector<MomentInput>;
 
+StillToRead rest_of(const MomentInput& of) {
+  return of.squares.defined() ? still_to_read(of.input, of.geometry) : StillToRead::Everything;
+}
+
+void add_border(Traffic& traffic, const MomentInput& of) {
+  const auto height = static_cast<double>(of.input.size(2));
+  const auto width = static_cast<double>(of.input.size(3));
+  const auto border = 2.0 * (height + width - 2.0) / (height * width);
+  const auto bytes = border * static_cast<double>(of.input.nbytes());
+  traffic.moved += bytes;
+  traffic.held += bytes;
+}
+
 /// Every input is read once. Layers side by side may have the same one.
 Traffic traffic_of(const Inputs& inputs) {
   Traffic traffic;
   std::set<const void*> known;
   for (const auto& each : inputs) {
-    if (known.insert(each.input.data_ptr()).second) traffic.add(each.input, 1);
+    const auto rest = rest_of(each);
+    if (rest != StillToRead::Everything) traffic.add(each.squares, 1);
+    if (rest == StillToRead::Border) add_border(traffic, each);
+    if (rest == StillToRead::Everything && known.insert(each.input.data_ptr()).second) {
+      traffic.add(each.input, 1);
+    }
   }
   return traffic;
 }
@@ -114,24 +134,32 @@ std::vector<OneInput> single_inputs() {
   return inputs;
 }
 
+enum class Offers : std::uint8_t { Declined, Taken };
+
 class InputCollector : public Listener {
  public:
+  explicit InputCollector(Offers offers) : offers_(offers) {}
+
+  bool sums_squares() const override { return offers_ == Offers::Taken; }
   void on_input(const LayerUse& use, const torch::Tensor& input) override {
-    inputs_.push_back({input.detach(), use.geometry});
+    const auto x = input.detach();
+    inputs_.push_back({x, use.geometry, sums_squares() ? offered_squares(x) : torch::Tensor()});
   }
   Inputs take() { return std::exchange(inputs_, {}); }
 
  private:
+  Offers offers_;
   Inputs inputs_;
 };
 
 /// What the layers of a model read when it is trained with bfloat16 autocast and channels last.
 class ModelInputs {
  public:
-  ModelInputs(const std::string& model, std::int64_t batch_size)
+  ModelInputs(const std::string& model, std::int64_t batch_size, Offers offers)
       : options_(default_model_options(model)),
         batch_size_(batch_size),
         model_(on_gpu(make_model(model, options_))),
+        collector_(std::make_shared<InputCollector>(offers)),
         observer_(LayerMap(*model_), collector_) {}
 
   Inputs next() {
@@ -154,7 +182,7 @@ class ModelInputs {
   ModelOptions options_;
   std::int64_t batch_size_;
   std::shared_ptr<Model> model_;
-  std::shared_ptr<InputCollector> collector_ = std::make_shared<InputCollector>();
+  std::shared_ptr<InputCollector> collector_;
   Observer observer_;  // after the collector, which it is given
 };
 
@@ -178,13 +206,16 @@ void add_second_moment_benchmarks() {
   }
   for (const auto& [model, batch_size] : kModelBatches) {
     const std::string name = model;
-    const auto with_inputs = [name, size = batch_size](const auto& make_work) {
-      ModelInputs inputs(name, size);
+    const auto with_inputs = [name, size = batch_size](const auto& make_work,
+                                                       Offers offers = Offers::Declined) {
+      ModelInputs inputs(name, size, offers);
       return make_work([&] { return inputs.next(); });
     };
     const auto what = name + "/batch" + std::to_string(batch_size) + "/bf16/nhwc";
     add_benchmark("second_moments/" + what,
                   [with_inputs] { return with_inputs(second_moments_work); });
+    add_benchmark("second_moments_with_offers/" + what,
+                  [with_inputs] { return with_inputs(second_moments_work, Offers::Taken); });
     add_benchmark("column_squares/" + what,
                   [with_inputs] { return with_inputs(column_squares_work); });
   }

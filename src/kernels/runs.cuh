@@ -19,8 +19,10 @@ struct alignas(kWidth * sizeof(Scalar)) Run {
 template <std::size_t kBytes>
 using Word = std::conditional_t<
     kBytes == 16, uint4,
-    std::conditional_t<kBytes == 8, uint2,
-                       std::conditional_t<kBytes == 4, unsigned, unsigned short>>>;
+    std::conditional_t<
+        kBytes == 8, uint2,
+        std::conditional_t<kBytes == 4, unsigned,
+                           std::conditional_t<kBytes == 2, unsigned short, unsigned char>>>>;
 
 /// A run as it was read. Taken apart, narrow elements would have a register each.
 template <typename Scalar, int kWidth>
@@ -39,6 +41,14 @@ __device__ Run<Scalar, kWidth> unpacked(const Packed<Scalar, kWidth>& word) {
   return run;
 }
 
+template <typename Scalar, int kWidth>
+__device__ Packed<Scalar, kWidth> packed_word(const Run<Scalar, kWidth>& run) {
+  Packed<Scalar, kWidth> word;
+  static_assert(sizeof(word) == sizeof(run));
+  memcpy(&word, &run, sizeof(run));
+  return word;
+}
+
 template <int kWidth, typename Scalar>
 __device__ Run<Scalar, kWidth> load(const Scalar* from) {
   return unpacked<Scalar, kWidth>(load_packed<kWidth>(from));
@@ -46,10 +56,8 @@ __device__ Run<Scalar, kWidth> load(const Scalar* from) {
 
 template <int kWidth, typename Scalar>
 __device__ void store(Scalar* to, const Run<Scalar, kWidth>& run) {
-  Word<sizeof(run)> word;
-  static_assert(sizeof(word) == sizeof(run));
-  memcpy(&word, &run, sizeof(run));
-  __stwb(reinterpret_cast<Word<sizeof(run)>*>(to), word);  // a plain store may be taken apart
+  __stwb(reinterpret_cast<Packed<Scalar, kWidth>*>(to),
+         packed_word(run));  // a plain store may be taken apart
 }
 
 /// True if runs of each of the arrays can be read at once; null counts as aligned.

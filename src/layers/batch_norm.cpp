@@ -8,6 +8,7 @@
 #include "layers/batch_norm_cuda.h"
 #include "layers/layout.h"
 #include "layers/plain_layers.h"
+#include "moments/offered_squares.h"
 
 namespace adaact {
 namespace {
@@ -21,6 +22,7 @@ struct Settings {
   double eps = 1e-5;
   bool relu = false;
   bool goes_around = false;  // the second output is x, not the first once more
+  bool offers_squares = false;
 };
 
 /// A gradient as the kernels read it.
@@ -66,9 +68,10 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   static variable_list forward(AutogradContext* context, const torch::Tensor& x,
                                const OptionalTensor& residual, const torch::Tensor& weight,
                                const torch::Tensor& bias, const Settings& settings) {
-    const auto result =
-        batch_norm_forward_cuda(x, residual ? *residual : torch::Tensor(), weight, bias,
-                                settings.running, settings.eps, settings.relu);
+    const auto result = batch_norm_forward_cuda(x, residual ? *residual : torch::Tensor(), weight,
+                                                bias, settings.running, settings.eps, settings.relu,
+                                                settings.offers_squares);
+    if (result.squares.defined()) offer_squares(result.output, result.squares);
     const bool keeps_output = settings.relu && residual;
     context->save_for_backward({x, weight, bias, result.mean, result.inverse_deviation,
                                 keeps_output ? result.output : torch::Tensor()});
@@ -137,14 +140,21 @@ bool can_be_fused(const torch::nn::BatchNorm2d& norm, const torch::Tensor& x,
          norm->num_batches_tracked.device() == x.device();
 }
 
+/// What a fused layer does besides normalising.
+struct Around {
+  bool relu = false;
+  bool goes_around = false;
+};
+
 Forked fused(torch::nn::BatchNorm2d& norm, const torch::Tensor& x, const OptionalTensor& residual,
-             bool relu, bool goes_around) {
+             const Around& around) {
   Settings settings;
   settings.running = {norm->running_mean, norm->running_var, norm->num_batches_tracked,
                       *norm->options.momentum()};
   settings.eps = norm->options.eps();
-  settings.relu = relu;
-  settings.goes_around = goes_around;
+  settings.relu = around.relu;
+  settings.goes_around = around.goes_around;
+  settings.offers_squares = around.relu && squares_are_wanted(norm->weight);
   const auto outputs = FusedBatchNorm::apply(x, residual, norm->weight, norm->bias, settings);
   return {outputs[0], outputs[1]};
 }
@@ -157,12 +167,12 @@ torch::Tensor plain(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
 
 torch::Tensor batch_norm(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
   if (!can_be_fused(norm, x, {})) return plain(norm, x);
-  return fused(norm, x, {}, /*relu=*/false, /*goes_around=*/false).onward;
+  return fused(norm, x, {}, Around{}).onward;
 }
 
 torch::Tensor batch_norm_relu(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
   if (!can_be_fused(norm, x, {})) return plain(norm, x).relu_();
-  return fused(norm, x, {}, /*relu=*/true, /*goes_around=*/false).onward;
+  return fused(norm, x, {}, {/*relu=*/true, /*goes_around=*/false}).onward;
 }
 
 Forked batch_norm_add_relu(torch::nn::BatchNorm2d& norm, const torch::Tensor& x,
@@ -170,7 +180,7 @@ Forked batch_norm_add_relu(torch::nn::BatchNorm2d& norm, const torch::Tensor& x,
   if (can_be_fused(norm, x, residual)) {
     OptionalTensor added;
     if (residual.defined()) added = residual;
-    return fused(norm, x, added, /*relu=*/true, /*goes_around=*/false);
+    return fused(norm, x, added, {/*relu=*/true, /*goes_around=*/false});
   }
   auto y = plain(norm, x);
   if (residual.defined()) y.add_(residual);
@@ -180,7 +190,7 @@ Forked batch_norm_add_relu(torch::nn::BatchNorm2d& norm, const torch::Tensor& x,
 
 Forked batch_norm_relu_around(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
   if (!can_be_fused(norm, x, {})) return {plain(norm, x).relu_(), x};
-  return fused(norm, x, {}, /*relu=*/true, /*goes_around=*/true);
+  return fused(norm, x, {}, {/*relu=*/true, /*goes_around=*/true});
 }
 
 }  // namespace adaact

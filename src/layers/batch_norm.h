@@ -15,7 +15,8 @@ struct Forked {
   torch::Tensor around;
 };
 
-// An empty norm leaves its input as it is.
+// An empty norm leaves its input as it is. Those with ReLU write what convolutions read, and on a GPU sum its squares on
+// the way where an optimizer wants them (moments/offered_squares.h); without ReLU it goes into a residual.
 
 torch::Tensor batch_norm(torch::nn::BatchNorm2d& norm, const torch::Tensor& x);
 

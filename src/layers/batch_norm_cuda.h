@@ -18,13 +18,15 @@ struct NormalisedBatch {
   torch::Tensor output;
   torch::Tensor mean;
   torch::Tensor inverse_deviation;
+  torch::Tensor squares;  // as offer_squares() takes them, where they were asked for and can be had
 };
 
 /// γ (x − μ)/√(σ² + ε) + β, plus the residual where there is one, and of that max(0, ·) where so asked.
 /// Brings the running statistics up to date.
 NormalisedBatch batch_norm_forward_cuda(const torch::Tensor& x, const torch::Tensor& residual,
                                         const torch::Tensor& weight, const torch::Tensor& bias,
-                                        const RunningStatistics& running, double eps, bool relu);
+                                        const RunningStatistics& running, double eps, bool relu,
+                                        bool with_squares);
 
 /// What the backward pass has of the forward one.
 struct BatchNormPass {

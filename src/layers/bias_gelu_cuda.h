@@ -6,8 +6,14 @@
 
 namespace adaact {
 
-/// (x + b) Φ(x + b) with the normal distribution function Φ. The bias is float32, or float64 where x is.
-torch::Tensor bias_gelu_forward_cuda(const torch::Tensor& x, const torch::Tensor& bias);
+struct BiasGeluOutput {
+  torch::Tensor output;   // (x + b) Φ(x + b) with the normal distribution function Φ
+  torch::Tensor squares;  // (parts, C), where asked for: rows that add up to Σ output², as stored
+};
+
+/// The bias is float32, or float64 where x is.
+BiasGeluOutput bias_gelu_forward_cuda(const torch::Tensor& x, const torch::Tensor& bias,
+                                      bool sum_squares);
 
 struct BiasGeluGradients {
   torch::Tensor x;

@@ -13,4 +13,16 @@ struct Branch {
   torch::Tensor sum() const { return bias.defined() ? values + bias : values; }
 };
 
+/// The stream of a residual network: values + unwritten. A branch that is narrower than the stream takes less memory
+/// than the sum with it, so a fused layer writes only every second sum. To autograd `values` are the sum: their
+/// gradient is its gradient, and `unwritten` is a constant.
+struct ResidualStream {
+  torch::Tensor values;
+  Branch unwritten;  // of no values: nothing
+
+  torch::Tensor sum() const {
+    return unwritten.values.defined() ? values + unwritten.sum() : values;
+  }
+};
+
 }  // namespace adaact

@@ -10,6 +10,8 @@
 #include <cstdint>
 
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "kernels/ceil_div.h"
 #include "kernels/runs.cuh"
@@ -24,7 +26,7 @@ constexpr int kMostChannels = 64;  // of a block
 /// enough registers for loads under way.
 template <typename Scalar>
 constexpr int kRun = sizeof(Scalar) == 8 ? 2 : 4;
-/// Two values are summed for every channel.
+/// Two values are summed for every channel, but where squares are summed on the way.
 constexpr int kSums = 2;
 
 /// Elements of a tensor, channels last: rows of channels, `leading` apart. Otherwise images, so far apart.
@@ -96,32 +98,42 @@ struct Walk {
   }
 };
 
-/// Calls load(turn, i) for up to kTurns runs and then use(turn, i) for each of them, until all of the
-/// thread's are done: so many loads are under way at the same time.
-template <int kTurns, typename Way, typename Load, typename Use>
-__device__ void for_each_run_of(const Way& way, const Load& load, const Use& use) {
-  for (auto i = way.first; i < way.last; i += kTurns * way.step) {
+/// Calls load(turn, i) for up to kTurns runs from `first` on and then, after prepare(), use(turn, i) for each of them: so
+/// many loads are under way at the same time.
+template <int kTurns, typename Way, typename Load, typename Prepare, typename Use>
+__device__ void for_some_runs_of(const Way& way, std::int64_t first, const Load& load,
+                                 const Prepare& prepare, const Use& use) {
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (i + turn * way.step < way.last) load(turn, i + turn * way.step);
-    }
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (first + turn * way.step < way.last) load(turn, first + turn * way.step);
+  }
+  prepare();
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (i + turn * way.step < way.last) use(turn, i + turn * way.step);
-    }
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (first + turn * way.step < way.last) use(turn, first + turn * way.step);
   }
 }
 
-/// Writes the sums of a block's threads to its row of `partials`, (kSums, parts, channels).
-template <bool kChannelsLast, int kWidth, typename Sum>
+/// The same until all of the thread's runs are done.
+template <int kTurns, typename Way, typename Load, typename Use>
+__device__ void for_each_run_from(const Way& way, std::int64_t first, const Load& load,
+                                  const Use& use) {
+  for (auto i = first; i < way.last; i += kTurns * way.step) {
+    for_some_runs_of<kTurns>(
+        way, i, load, [] {}, use);
+  }
+}
+
+/// Writes the sums of a block's threads to its row of `partials`, (kCount, parts, channels).
+template <bool kChannelsLast, int kWidth, int kCount, typename Sum>
 __device__ void write_partial_sums(const Walk<kChannelsLast, kWidth>& way, const Extent& extent,
-                                   Sum (&sums)[kSums][Walk<kChannelsLast, kWidth>::kChannels],
+                                   Sum (&sums)[kCount][Walk<kChannelsLast, kWidth>::kChannels],
                                    Sum* partials) {
   constexpr int kOwn = Walk<kChannelsLast, kWidth>::kChannels;
-  __shared__ Sum of_warp[kSums][kWarps][kMostChannels];
+  __shared__ Sum of_warp[kCount][kWarps][kMostChannels];
   const int lanes = kChannelsLast ? extent.lanes : 1;
 #pragma unroll
-  for (int sum = 0; sum < kSums; ++sum) {
+  for (int sum = 0; sum < kCount; ++sum) {
 #pragma unroll
     for (int k = 0; k < kOwn; ++k) {
       auto value = sums[sum][k];
@@ -133,7 +145,7 @@ __device__ void write_partial_sums(const Walk<kChannelsLast, kWidth>& way, const
   }
   __syncthreads();
   const int width = way.of_block(extent);
-  for (int i = threadIdx.x; i < kSums * width; i += kThreads) {
+  for (int i = threadIdx.x; i < kCount * width; i += kThreads) {
     const int sum = i / width;
     const auto channel = static_cast<std::int64_t>(blockIdx.x) * width + i % width;
     if (channel >= extent.channels) continue;
@@ -225,6 +237,37 @@ inline Extent extent_of_sums(const Shape& shape, int width) {
 }
 inline Extent extent_of_elements(const Shape& shape, int width) {
   return extent_of(shape, width, kMostChannels, 1 << 15, /*turns=*/4);
+}
+
+/// Waits for the kernel before, in one that launch_dependent() started while that still ran.
+__device__ inline void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Lets the next kernel start, as far as there is room for it, if it was launched by launch_dependent().
+__device__ inline void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/// Launches a kernel that may start while the one before still runs: it has to wait_for_kernel_before() before it
+/// reads what that one writes, or writes anything. Its start, and loads that need not wait, then take no time of their
+/// own. The one before is launched as usual, so that what came before both is there.
+template <typename Pass>
+void launch_dependent(void (*kernel)(Pass, Extent), const Pass& pass, const Extent& extent) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = extent.grid();
+  config.blockDim = dim3(kThreads);
+  config.stream = c10::cuda::getCurrentCUDAStream();
+  config.attrs = &early;
+  config.numAttrs = at::cuda::getCurrentDeviceProperties()->major >= 9 ? 1 : 0;
+  C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, pass, extent));
 }
 
 }  // namespace adaact::channels

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "kernels/sum_dtype.h"
+#include "layers/copy_channels_cuda.h"
 #include "layers/layout.h"
 #include "layers/plain_layers.h"
 
@@ -17,6 +18,15 @@ struct Memory {
   torch::Tensor all;
 };
 
+void copy_images(const torch::Tensor& from, const torch::Tensor& to) {
+  if (is_laid_out_by_channels(from, /*channels_last=*/true) &&
+      is_laid_out_by_channels(to, /*channels_last=*/true)) {
+    copy_channels_cuda(from, to);
+  } else {
+    to.copy_(from);
+  }
+}
+
 /// Writes channels before those that are there already, and gives back both. Memory that the features before
 /// share is written to without their knowing: they have other channels of it.
 class Written : public torch::autograd::Function<Written> {
@@ -26,7 +36,7 @@ class Written : public torch::autograd::Function<Written> {
     const auto before = features ? features->size(1) : 0;
     const auto channels = added.size(1);
     const auto begin = memory.all.size(1) - before - channels;
-    memory.all.narrow(1, begin, channels).copy_(added);
+    copy_images(added, memory.all.narrow(1, begin, channels));
     context->saved_data["channels"] = channels;
     context->saved_data["before"] = before;
     return memory.all.narrow(1, begin, channels + before).variable_data();
@@ -39,8 +49,16 @@ class Written : public torch::autograd::Function<Written> {
     const auto format = is_laid_out_by_channels(gradient, /*channels_last=*/true)
                             ? torch::MemoryFormat::ChannelsLast
                             : torch::MemoryFormat::Contiguous;
-    return {gradient.narrow(1, 0, channels).contiguous(format),
-            before > 0 ? gradient.narrow(1, channels, before) : torch::Tensor(), torch::Tensor()};
+    if (before == 0) return {gradient.contiguous(format), torch::Tensor(), torch::Tensor()};
+    const auto of_added = gradient.narrow(1, 0, channels);
+    auto own = of_added;
+    if (torch::GradMode::is_enabled()) {  // to be differentiated once more
+      own = of_added.contiguous(format);
+    } else {
+      own = torch::empty(of_added.sizes(), gradient.options(), format);
+      copy_images(of_added, own);
+    }
+    return {own, gradient.narrow(1, channels, before), torch::Tensor()};
   }
 };
 

@@ -11,11 +11,11 @@
 namespace adaact {
 
 struct NormalisedStream {
-  torch::Tensor stream;  // x + branch
-  torch::Tensor output;  // norm(stream)
+  ResidualStream stream;  // x + branch
+  torch::Tensor output;   // norm(stream)
 };
 
-NormalisedStream add_layer_norm(torch::nn::LayerNorm& norm, const torch::Tensor& x,
+NormalisedStream add_layer_norm(torch::nn::LayerNorm& norm, const ResidualStream& x,
                                 const Branch& branch);
 
 }  // namespace adaact

@@ -7,31 +7,39 @@
 
 #include <torch/types.h>
 
+#include "layers/branch.h"
+
 namespace adaact {
 
-struct NormalisedRows {
-  torch::Tensor stream;  // x + branch + its bias; x itself where there is no branch
-  torch::Tensor output;  // γ (stream − μ)/√(σ² + ε) + β
-  torch::Tensor mean, inverse_deviation;  // (R)
+/// Rows (R, C) as sums. Branches have the output's dtype; each may have a bias (C).
+struct SummedRows {
+  torch::Tensor x;
+  Branch unwritten, branch;  // added in this order
 };
 
-/// The branch, where there is one, has the output's dtype; it may have a bias (C).
-NormalisedRows layer_norm_forward_cuda(const torch::Tensor& x, const torch::Tensor& branch,
-                                       const torch::Tensor& branch_bias,
-                                       const torch::Tensor& weight, const torch::Tensor& bias,
-                                       double eps, torch::ScalarType output_dtype);
+struct NormalisedRows {
+  torch::Tensor stream;                   // what was summed, less `unwritten`
+  Branch unwritten;                       // where one branch was added; the sum with two is written
+  torch::Tensor output;                   // γ (sum − μ)/√(σ² + ε) + β
+  torch::Tensor mean, inverse_deviation;  // (R)
+  torch::Tensor squares;  // (parts, C), where asked for: rows that add up to Σ output², as stored
+};
+
+NormalisedRows layer_norm_forward_cuda(const SummedRows& rows, const torch::Tensor& weight,
+                                       const torch::Tensor& bias, double eps,
+                                       torch::ScalarType output_dtype, bool sum_squares);
 
 struct LayerNormGradients {
-  torch::Tensor x;       // of x, and of the stream
+  torch::Tensor x;       // of x, and of the sum
   torch::Tensor branch;  // the same in the branch's dtype
   torch::Tensor branch_bias;
   torch::Tensor weight, bias;
 };
 
-/// What was added before the normalisation.
+/// What was added before the normalisation and takes a gradient.
 enum class Added : std::uint8_t { Nothing, Branch, BranchAndBias };
 
-/// Of the output's gradient and, where it is defined, of that of the stream.
+/// Of the output's gradient and, where it is defined, of that of the sum.
 LayerNormGradients layer_norm_backward_cuda(const NormalisedRows& rows, const torch::Tensor& weight,
                                             const torch::Tensor& output_gradient,
                                             const torch::Tensor& stream_gradient, Added added);

@@ -11,6 +11,6 @@ bool cuts_into_patches(const torch::nn::Conv2dImpl& convolution);
 
 /// (N, C, H, W) → (N, patches, channels of the output), rows of patches one after the other; without padding. On a GPU
 /// one product: of three channels cuDNN's gradient took 1.5 ms of ViT-S's 27 on an H200.
-torch::Tensor embed_patches(const torch::nn::Conv2d& convolution, const torch::Tensor& images);
+torch::Tensor embed_patches(const torch::nn::Conv2d& layer, const torch::Tensor& images);
 
 }  // namespace adaact

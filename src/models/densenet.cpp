@@ -2,8 +2,12 @@
 
 #include <torch/nn/functional.h>
 
+#include "layers/average_pool.h"
 #include "layers/batch_norm.h"
+#include "layers/convolution.h"
 #include "layers/feature_buffer.h"
+#include "layers/global_average.h"
+#include "layers/linear.h"
 #include "models/layers.h"
 
 namespace adaact {
@@ -29,8 +33,8 @@ class DenseLayer : public torch::nn::Module {
 
   void add_to(FeatureBuffer& buffer) {
     const auto x = batch_norm_relu_around(bn1_, buffer.features());
-    const auto y = batch_norm_relu(bn2_, conv1_->forward(x.onward));
-    buffer.add(conv2_->forward(y), x.around);
+    const auto y = batch_norm_relu(bn2_, convolution(conv1_, x.onward));
+    buffer.add(convolution(conv2_, y), x.around);
   }
 
  private:
@@ -66,7 +70,7 @@ class Transition : public DenseNetStage {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {
-    return torch::avg_pool2d(conv_->forward(batch_norm_relu(bn_, x)), /*kernel_size=*/2);
+    return average_pool(convolution(conv_, batch_norm_relu(bn_, x)), /*size=*/2);
   }
 
  private:
@@ -97,9 +101,9 @@ DenseNet::DenseNet(const DenseNetOptions& options) : Model("linear") {
 }
 
 torch::Tensor DenseNet::forward(const torch::Tensor& images) {
-  auto x = conv1_->forward(images);
+  auto x = convolution(conv1_, images);
   for (const auto& stage : stages_) x = stage->forward(x);
-  return linear_->forward(global_average(batch_norm_relu(bn_, x)));
+  return linear(linear_, global_average(batch_norm_relu(bn_, x)));
 }
 
 }  // namespace adaact

@@ -14,11 +14,6 @@ inline torch::nn::Conv2d plain_convolution(int64_t in, int64_t out, int64_t kern
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
-/// (N, channels, height, width) → (N, channels)
-inline torch::Tensor global_average(const torch::Tensor& x) {
-  return x.mean(at::IntArrayRef{2, 3});
-}
-
 /// For models whose layers fit one size of image only: LibTorch would name two matrices instead.
 inline void check_images(const char* model, const torch::Tensor& images, int64_t channels,
                          int64_t size) {

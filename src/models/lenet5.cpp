@@ -1,5 +1,7 @@
 #include <adaact/models/lenet5.h>
 
+#include "layers/convolution.h"
+#include "layers/linear.h"
 #include "models/layers.h"
 
 namespace adaact {
@@ -27,11 +29,11 @@ torch::Tensor LeNet5::forward(const torch::Tensor& images) {
   check_images("LeNet5", images, channels_, image_size_);
   // ReLU and the maximum may be exchanged, values and gradients stay the same; after pooling there
   // is a quarter of the work.
-  auto x = torch::max_pool2d(conv1_->forward(images), 2).relu_();
-  x = torch::max_pool2d(conv2_->forward(x), 2).relu_();
-  x = fc1_->forward(x.flatten(1)).relu_();
-  x = fc2_->forward(x).relu_();
-  return fc3_->forward(x);
+  auto x = torch::max_pool2d(convolution(conv1_, images), 2).relu_();
+  x = torch::max_pool2d(convolution(conv2_, x), 2).relu_();
+  x = linear(fc1_, x.flatten(1)).relu_();
+  x = linear(fc2_, x).relu_();
+  return linear(fc3_, x);
 }
 
 }  // namespace adaact

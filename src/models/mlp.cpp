@@ -1,5 +1,6 @@
 #include <adaact/models/mlp.h>
 
+#include "layers/linear.h"
 #include "models/layers.h"
 
 namespace adaact {
@@ -20,9 +21,9 @@ Mlp::Mlp(int64_t channels, int64_t image_size, const std::vector<int64_t>& hidde
 
 torch::Tensor Mlp::forward(const torch::Tensor& images) {
   check_images("Mlp", images, channels_, image_size_);
-  auto x = layers_.front()->forward(images.flatten(1));
+  auto x = linear(layers_.front(), images.flatten(1));
   for (std::size_t layer = 1; layer < layers_.size(); ++layer) {
-    x = layers_[layer]->forward(x.relu_());
+    x = linear(layers_[layer], x.relu_());
   }
   return x;
 }

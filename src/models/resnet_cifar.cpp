@@ -1,10 +1,12 @@
 #include <adaact/models/resnet_cifar.h>
 
-#include <limits>
-
 #include <torch/nn/init.h>
 
 #include "layers/batch_norm.h"
+#include "layers/convolution.h"
+#include "layers/global_average.h"
+#include "layers/linear.h"
+#include "layers/shortened.h"
 #include "models/layers.h"
 
 namespace adaact {
@@ -30,19 +32,15 @@ class BasicBlock : public torch::nn::Module {
   }
 
   Forked forward(const Forked& x) {
-    const auto y = batch_norm_relu(bn1_, conv1_->forward(x.onward));
-    return batch_norm_add_relu(bn2_, conv2_->forward(y), shortcut(x.around));
+    const auto y = batch_norm_relu(bn1_, convolution(conv1_, x.onward));
+    return batch_norm_add_relu(bn2_, convolution(conv2_, y), shortcut(x.around));
   }
 
  private:
   torch::Tensor shortcut(const torch::Tensor& x) {
-    if (!projection_.is_empty()) return batch_norm(projection_bn_, projection_->forward(x));
+    if (!projection_.is_empty()) return batch_norm(projection_bn_, convolution(projection_, x));
     if (stride_ == 1 && new_channels_ == 0) return x;
-    // To the end, wherever that is: a trace of it takes images of any size.
-    constexpr auto kEnd = std::numeric_limits<int64_t>::max();
-    const auto subsampled = x.slice(2, 0, kEnd, stride_).slice(3, 0, kEnd, stride_);
-    const auto before = new_channels_ / 2;
-    return torch::constant_pad_nd(subsampled, {0, 0, 0, 0, before, new_channels_ - before});
+    return shortened(x, stride_, new_channels_);
   }
 
   int64_t stride_;
@@ -117,9 +115,9 @@ ResNetCifar::ResNetCifar(const ResNetCifarOptions& options) : Model("linear") {
 }
 
 torch::Tensor ResNetCifar::forward(const torch::Tensor& images) {
-  auto x = batch_norm_add_relu(bn1_, conv1_->forward(images), /*residual=*/{});
+  auto x = batch_norm_add_relu(bn1_, convolution(conv1_, images), /*residual=*/{});
   for (auto& stage : stages_) x = stage->forward<Forked>(x);
-  return linear_->forward(global_average(x.onward));
+  return linear(linear_, global_average(x.onward));
 }
 
 }  // namespace adaact

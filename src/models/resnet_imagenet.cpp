@@ -5,6 +5,10 @@
 #include <torch/nn/init.h>
 
 #include "layers/batch_norm.h"
+#include "layers/convolution.h"
+#include "layers/global_average.h"
+#include "layers/linear.h"
+#include "layers/max_pool.h"
 #include "models/drop_path.h"
 #include "models/layers.h"
 
@@ -35,8 +39,8 @@ class Bottleneck : public torch::nn::Module {
   }
 
   Forked forward(const Forked& x) {
-    auto y = batch_norm_relu(bn1_, conv1_->forward(x.onward));
-    y = conv3_->forward(batch_norm_relu(bn2_, conv2_->forward(y)));
+    auto y = batch_norm_relu(bn1_, convolution(conv1_, x.onward));
+    y = convolution(conv3_, batch_norm_relu(bn2_, convolution(conv2_, y)));
     if (drop_path_rate_ == 0.0 || !is_training()) {
       return batch_norm_add_relu(bn3_, y, shortcut(x.around));
     }
@@ -47,7 +51,7 @@ class Bottleneck : public torch::nn::Module {
 
  private:
   torch::Tensor shortcut(const torch::Tensor& x) {
-    return downsample_.is_empty() ? x : batch_norm(downsample_bn_, downsample_->forward(x));
+    return downsample_.is_empty() ? x : batch_norm(downsample_bn_, convolution(downsample_, x));
   }
 
   double drop_path_rate_;
@@ -98,11 +102,11 @@ ResNetImageNet::ResNetImageNet(const ResNetImageNetOptions& options) : Model("fc
 }
 
 torch::Tensor ResNetImageNet::forward(const torch::Tensor& images) {
-  const auto stem = torch::max_pool2d(batch_norm_relu(bn1_, conv1_->forward(images)),
-                                      /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+  const auto stem = max_pool(batch_norm_relu(bn1_, convolution(conv1_, images)), /*kernel=*/3,
+                             /*stride=*/2, /*padding=*/1);
   Forked x{stem, stem};
   for (auto& stage : stages_) x = stage->forward<Forked>(x);
-  return fc_->forward(global_average(x.onward));
+  return linear(fc_, global_average(x.onward));
 }
 
 }  // namespace adaact

@@ -79,9 +79,20 @@ class FeedForward : public torch::nn::Module {
 
 /// Their sum is what a block passes on; the next normalisation adds it up.
 struct Tokens {
-  torch::Tensor stream;  // (N, T, C)
-  Branch branch;         // nothing before the first block
+  ResidualStream stream;  // (N, T, C)
+  Branch branch;          // nothing before the first block
 };
+
+/// Of the class token, (N, C).
+Branch class_token_of(const Branch& branch) {
+  return {branch.values.defined() ? branch.values.select(1, 0) : branch.values, branch.bias};
+}
+
+torch::Tensor class_token_of(const Tokens& tokens) {
+  const ResidualStream stream{tokens.stream.values.select(1, 0),
+                              class_token_of(tokens.stream.unwritten)};
+  return stream.sum() + class_token_of(tokens.branch).sum();
+}
 
 class Block : public torch::nn::Module {
  public:
@@ -157,11 +168,9 @@ torch::Tensor VisionTransformer::forward(const torch::Tensor& images) {
   const auto patches = embed_patches(projection_, images);                 // (N, T−1, C)
   const auto class_token = cls_token_.expand_as(patches.slice(1, 0, 1));   // (N, 1, C)
   const auto tokens = torch::cat({class_token, patches}, 1) + pos_embed_;  // (N, T, C)
-  const auto last = blocks_->forward<Tokens>(Tokens{tokens, {}});
+  const auto last = blocks_->forward<Tokens>(Tokens{{tokens, {}}, {}});
   // The head reads the class token alone, and normalisation treats every token by itself.
-  const auto token =
-      last.stream.select(1, 0) + Branch{last.branch.values.select(1, 0), last.branch.bias}.sum();
-  return head_->forward(norm_->forward(token));
+  return linear(head_, norm_->forward(class_token_of(last)));
 }
 
 }  // namespace adaact

@@ -39,6 +39,7 @@ class MomentAccumulator : public Listener {
       : model_(std::move(model)), measure_(std::move(measure)), may_wait_(std::move(may_wait)) {}
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
+  bool sums_squares() const override { return static_cast<bool>(may_wait_); }
 
   /// Hands over what has been added up and starts anew.
   std::vector<PendingMoment> take();
@@ -48,9 +49,11 @@ class MomentAccumulator : public Listener {
  private:
   struct Waiting {
     LayerUse use;
-    torch::Tensor input;
+    torch::Tensor input;  // not defined where the squares that were offered are enough
     std::int64_t version = 0;
     c10::Stream stream;
+    torch::Tensor squares;  // that were offered and are of use
+    std::int64_t count = 0;
   };
 
   void measure_waiting();

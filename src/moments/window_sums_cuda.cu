@@ -131,7 +131,9 @@ __device__ inline void sum_columns(const Sum* partial, const WindowLayer& layer,
     const WindowAxis& high = layer.axes[1];
     const std::int64_t row_step = high.step * high.stride;
     const int rows = (slice.height.count - lane + lanes - 1) / lanes;
-    const Sum* first = partial + layer.partial +
+    const Sum* rows_of_layer =
+        layer.rows != nullptr ? static_cast<const Sum*>(layer.rows) : partial + layer.partial;
+    const Sum* first = rows_of_layer +
                        (slice.first_channel + tile.channel(column)) * layer.channel_step +
                        tile.position(column) * layer.axes[2].step + slice.height.first * high.step +
                        lane * row_step;
@@ -277,7 +279,6 @@ std::int64_t WindowSums::add(const torch::Tensor& x, const Geometry& geometry,
   layer.partial = partial.offset;
   layer.partial_rows = partial.rows;
   layer.columns = x.numel() / x.size(0);
-  layer.result = size_;
   layer.channels = x.size(1);
   layer.channel_step = x.stride(1);
   if (geometry.is_linear()) {
@@ -285,11 +286,26 @@ std::int64_t WindowSums::add(const torch::Tensor& x, const Geometry& geometry,
   } else {
     set_axes(layer, x, geometry);
   }
+  return add_layer(layer, geometry.groups * geometry.features(x));
+}
+
+std::int64_t WindowSums::add_rows(const torch::Tensor& rows) {
+  WindowLayer layer{};
+  layer.rows = rows.data_ptr();
+  layer.partial_rows = rows.size(0);
+  layer.columns = rows.size(1);
+  layer.channels = rows.size(1);
+  layer.channel_step = 1;
+  set_linear_axes(layer);
+  return add_layer(layer, layer.channels);
+}
+
+std::int64_t WindowSums::add_layer(WindowLayer layer, std::int64_t sums) {
+  layer.result = size_;
   layer.slices = static_cast<int>(ceil_div(layer.channels, layer.slice_channels));
   layer.passes = static_cast<int>(ceil_div(layer.axes[2].kernel * layer.slice_channels, kThreads));
   layer.blocks = layer.passes * layer.slices * layer.axes[0].kernel * layer.axes[1].kernel;
   layers_.push_back(layer);
-  const auto sums = geometry.groups * geometry.features(x);
   size_ += ceil_div(sums, kAlignment) * kAlignment;
   return layer.result;
 }

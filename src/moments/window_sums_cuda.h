@@ -23,7 +23,8 @@ struct WindowAxis {
 
 /// The partial sums of a layer and the windows in which its kernel sees them.
 struct WindowLayer {
-  std::int64_t partial;  // offset
+  const void* rows;      // partial sums of somebody else's; null: in the buffer
+  std::int64_t partial;  // offset in the buffer
   std::int64_t partial_rows;
   std::int64_t columns;
   std::int64_t result;  // offset of its sums (channels, kernel…)
@@ -49,6 +50,10 @@ class WindowSums {
   /// layer's sums.
   std::int64_t add(const torch::Tensor& x, const Geometry& geometry, const PartialSums& partial);
 
+  /// Rows (R, C), contiguous, of partial sums that are not in the buffer: their sum is the result. They must live
+  /// until launch(). Returns the offset of the sums.
+  std::int64_t add_rows(const torch::Tensor& rows);
+
   /// Numbers in the buffer of results.
   std::int64_t size() const noexcept { return size_; }
 
@@ -56,6 +61,8 @@ class WindowSums {
   void launch(const torch::Tensor& partial, const torch::Tensor& result) const;
 
  private:
+  std::int64_t add_layer(WindowLayer layer, std::int64_t sums);
+
   std::vector<WindowLayer> layers_;
   std::int64_t size_ = 0;
 };

@@ -11,14 +11,16 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
+#include "observe/listener_scope.h"
 #include "observe/operators.h"
 #include "observe/origin.h"
+#include "observe/stand_ins.h"
 #include "observe/torchscript.h"
+#include "observe/wants_squares.h"
 
 namespace adaact {
 namespace {
@@ -92,13 +94,6 @@ std::optional<RowRange> rows_of(const torch::Tensor& parameter, const torch::Ten
   return RowRange{begin, begin + rows};
 }
 
-/// What a listener does must not be observed, recorded by autograd or cast by autocast.
-struct ListenerScope {
-  at::DisableRecordFunctionGuard no_records;
-  at::NoGradGuard no_grad;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
-};
-
 }  // namespace
 
 class Observer::Core {
@@ -152,6 +147,10 @@ class Observer::Core {
            std::any_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
              return parameter.tensor.has_storage() && parameter.tensor.is_alias_of(input);
            });
+  }
+
+  bool knows(const torch::Tensor& parameter) const {
+    return by_identity_.count(parameter.unsafeGetTensorImpl()) > 0;
   }
 
   bool is_paused() const { return pauses->load(std::memory_order_relaxed) > 0; }
@@ -354,7 +353,14 @@ std::vector<OperatorContext::Use> find_uses(const Cores& cores, const LayerOpera
   return uses;
 }
 
-std::unique_ptr<at::ObserverContext> on_layer_operator(const LayerOperator& layer) {
+std::unique_ptr<at::ObserverContext> on_layer_operator(LayerOperator layer) {
+  const bool weight_is_recorded = layer.weight->requires_grad();
+  // A copy of a parameter is observed as the parameter.
+  const auto weight = StandIns::original_of(*layer.weight);
+  if (weight.defined()) layer.weight = &weight;
+  const auto bias = layer.bias != nullptr ? StandIns::original_of(*layer.bias) : torch::Tensor();
+  if (bias.defined()) layer.bias = &bias;
+
   const auto cores = Registry::instance().snapshot();
   auto uses = find_uses(*cores, layer, &Observer::Core::match_identity);
   if (uses.empty() && is_run_by_torchscript()) {
@@ -364,7 +370,7 @@ std::unique_ptr<at::ObserverContext> on_layer_operator(const LayerOperator& laye
 
   auto context = std::make_unique<OperatorContext>();
   context->input = *layer.input;
-  context->weight_is_recorded = layer.weight->requires_grad();
+  context->weight_is_recorded = weight_is_recorded;
   for (auto& found : uses) {
     if (found.core->takes(found.use.weight, *layer.input)) {
       context->uses.push_back(std::move(found));
@@ -490,6 +496,14 @@ void check_that_operators_are_seen() {
 }
 
 }  // namespace
+
+bool has_listener_for_squares(const torch::Tensor& parameter) {
+  if (Registry::instance().empty()) return false;
+  const auto cores = Registry::instance().snapshot();
+  return std::any_of(cores->begin(), cores->end(), [&](const auto& core) {
+    return core->listener->sums_squares() && !core->is_paused() && core->knows(parameter);
+  });
+}
 
 ObservationPause::ObservationPause(std::shared_ptr<std::atomic<int>> holders)
     : holders_(std::move(holders)) {

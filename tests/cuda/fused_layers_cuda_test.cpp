@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,10 +12,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "layers/average_pool.h"
 #include "layers/batch_norm.h"
+#include "layers/feature_buffer.h"
+#include "layers/global_average.h"
 #include "layers/layer_norm.h"
 #include "layers/linear.h"
 #include "layers/plain_layers.h"
+#include "layers/shortened.h"
 #include "models/layers.h"
 #include "train/step/autocast.h"
 
@@ -322,8 +327,8 @@ TEST_F(FusedLayersCuda, GradientsAreCentralDifferences) {
     const auto weight = torch::randn_like(x);
     expect_slope(
         [&] {
-          const auto y = adaact::add_layer_norm(norm, x, {branch, branch_bias});
-          return (y.output * weight + y.stream.sin()).sum();
+          const auto y = adaact::add_layer_norm(norm, {x, {}}, {branch, branch_bias});
+          return (y.output * weight + y.stream.sum().sin()).sum();
         },
         {x, branch, branch_bias, norm->weight, norm->bias});
     torch::nn::Linear layer(channels, channels + 1);
@@ -354,13 +359,19 @@ TEST_F(FusedLayersCuda, GradientsCanBeDifferentiatedOnceMore) {
     return adaact::batch_norm_add_relu(norm, x, x.detach() * 0.3).onward;
   };
   const auto of_rows = [&](const torch::Tensor& x) {
-    return adaact::add_layer_norm(rows, x, {x.detach(), {}}).output;
+    return adaact::add_layer_norm(rows, {x, {}}, {x.detach(), {}}).output;
   };
   const auto of_layer = [&](const torch::Tensor& x) { return adaact::linear_gelu(layer, x); };
-  const Tensors fused{second(of_norm, images), second(of_rows, tokens), second(of_layer, tokens)};
+  const auto of_average = [&](const torch::Tensor& x) {
+    return adaact::global_average(x).unsqueeze(2).unsqueeze(3) * x.detach();
+  };
+  const auto all = [&] {
+    return Tensors{second(of_norm, images), second(of_rows, tokens), second(of_layer, tokens),
+                   second(of_average, images)};
+  };
+  const auto fused = all();
   const PlainLayers plain;
-  expect_near(fused, {second(of_norm, images), second(of_rows, tokens), second(of_layer, tokens)},
-              1e-9);
+  expect_near(fused, all(), 1e-9);
 }
 
 TEST_F(FusedLayersCuda, LayerNormIsThePlainOneForDrawnShapes) {
@@ -386,9 +397,9 @@ TEST_F(FusedLayersCuda, LayerNormIsThePlainOneForDrawnShapes) {
       leaves.push_back(branch_bias = torch::randn({channels}, kDouble).requires_grad_());
     const Tensors weights{torch::randn_like(x), torch::randn_like(x)};
     const auto layer = [&]() -> Tensors {
-      const auto y = adaact::add_layer_norm(norm, x, {branch, branch_bias});
+      const auto y = adaact::add_layer_norm(norm, {x, {}}, {branch, branch_bias});
       if (!reads_stream) return {y.output};
-      return {y.output, y.stream};
+      return {y.output, y.stream.sum()};
     };
     const auto fused = pass_through(layer, leaves, weights);
     const PlainLayers plain;
@@ -396,6 +407,112 @@ TEST_F(FusedLayersCuda, LayerNormIsThePlainOneForDrawnShapes) {
     expect_near(fused.outputs, expected.outputs, 1e-9);
     expect_near(fused.gradients, expected.gradients, 1e-9);
   }
+}
+
+/// A stream and the branches that normalisations add to it, one after the other.
+struct ResidualChain {
+  ResidualChain(std::int64_t rows, std::int64_t channels, torch::ScalarType wide,
+                torch::ScalarType narrow, int branches) {
+    const auto leaf = [&](std::vector<std::int64_t> shape, torch::ScalarType dtype) {
+      leaves.push_back(torch::randn(shape, kDouble).to(dtype).requires_grad_());
+      return leaves.back();
+    };
+    x = leaf({rows, channels}, wide);
+    for (int i = 0; i < branches; ++i) {
+      values.push_back(leaf({rows, channels}, narrow));
+      biases.push_back(i % 3 == 2 ? torch::Tensor() : leaf({channels}, wide));
+      norms.emplace_back(torch::nn::LayerNormOptions({channels}).eps(1e-6));
+      norms.back()->to(torch::kCUDA, wide);
+      leaves.push_back(norms.back()->weight);
+      leaves.push_back(norms.back()->bias);
+      weights.push_back(torch::randn({rows, channels}, kDouble));
+    }
+    weights.push_back(torch::randn({rows, channels}, kDouble));
+  }
+
+  /// The outputs of all norms and the stream in the end.
+  Tensors run() {
+    Tensors outputs;
+    adaact::ResidualStream stream{x, {}};
+    for (std::size_t i = 0; i < norms.size(); ++i) {
+      const auto y = adaact::add_layer_norm(norms[i], stream, {values[i], biases[i]});
+      outputs.push_back(y.output);
+      stream = y.stream;
+    }
+    outputs.push_back(stream.sum());
+    return outputs;
+  }
+
+  torch::Tensor x;
+  Tensors values, biases, leaves, weights;
+  std::vector<torch::nn::LayerNorm> norms;
+};
+
+TEST_F(FusedLayersCuda, ChainsOfNormsAreThePlainOnes) {
+  for (int branches = 1; branches <= 5; ++branches) {
+    for (const std::int64_t channels : {7, 40, 96, 200}) {
+      SCOPED_TRACE(std::to_string(branches) + " branches of " + std::to_string(channels));
+      ResidualChain chain(33, channels, torch::kFloat64, torch::kFloat64, branches);
+      const auto run = [&] { return chain.run(); };
+      const auto fused = pass_through(run, chain.leaves, chain.weights);
+      const PlainLayers plain;
+      const auto expected = pass_through(run, chain.leaves, chain.weights);
+      expect_near(fused.outputs, expected.outputs, 1e-9);
+      expect_near(fused.gradients, expected.gradients, 1e-9);
+    }
+  }
+}
+
+TEST_F(FusedLayersCuda, ChainsOfNormsUnderAutocast) {
+  for (int branches = 1; branches <= 4; ++branches) {
+    ResidualChain chain(1970, 384, torch::kFloat32, torch::kBFloat16, branches);
+    const auto run = [&] {
+      const adaact::AutocastScope autocast(chain.x.device(), true);
+      return chain.run();
+    };
+    const auto fused = pass_through(run, chain.leaves, chain.weights);
+    EXPECT_EQ(fused.outputs.front().scalar_type(), torch::kBFloat16);
+    EXPECT_EQ(fused.outputs.back().scalar_type(), torch::kFloat32);
+    const PlainLayers plain;
+    const auto expected = pass_through(run, chain.leaves, chain.weights);
+    EXPECT_LE(distance(fused.outputs.back(), expected.outputs.back()), 1e-6);
+    expect_near(fused.outputs, expected.outputs, 2e-2);
+    expect_near(fused.gradients, expected.gradients, 2e-2);
+  }
+}
+
+TEST_F(FusedLayersCuda, ChainsOfNormsCanBeDifferentiatedTwice) {
+  ResidualChain chain(5, 12, torch::kFloat64, torch::kFloat64, 3);
+  const auto second = [&] {
+    torch::Tensor loss = torch::zeros({}, kDouble);
+    const auto outputs = chain.run();
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      loss = loss + (outputs[i] * outputs[i] * chain.weights[i]).sum();
+    }
+    const auto first = torch::autograd::grad({loss}, chain.leaves, {}, true, true);
+    torch::Tensor of_gradients = torch::zeros({}, kDouble);
+    for (const auto& gradient : first) of_gradients = of_gradients + gradient.square().sum();
+    return torch::autograd::grad({of_gradients}, chain.leaves);
+  };
+  const auto fused = second();
+  const PlainLayers plain;
+  expect_near(fused, second(), 1e-9);
+}
+
+TEST_F(FusedLayersCuda, OnlyEverySecondSumIsKept) {
+  const auto kept = [](int branches) {
+    ResidualChain chain(4096, 384, torch::kFloat32, torch::kBFloat16, branches);
+    const adaact::AutocastScope autocast(chain.x.device(), true);
+    std::vector<bool> written;
+    adaact::ResidualStream stream{chain.x, {}};
+    for (int i = 0; i < branches; ++i) {
+      const auto before = stream.values;
+      stream = adaact::add_layer_norm(chain.norms[i], stream, {chain.values[i], {}}).stream;
+      written.push_back(!stream.values.is_alias_of(before));
+    }
+    return written;
+  };
+  EXPECT_EQ(kept(4), (std::vector<bool>{false, true, false, true}));
 }
 
 TEST_F(FusedLayersCuda, GeluIsThePlainOneForDrawnShapes) {
@@ -417,6 +534,102 @@ TEST_F(FusedLayersCuda, GeluIsThePlainOneForDrawnShapes) {
   }
 }
 
+TEST_F(FusedLayersCuda, GlobalAverageIsThePlainOne) {
+  for (const auto dtype : {torch::kFloat64, torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
+    for (int i = 0; i < 60; ++i) {
+      const auto channels = toss() ? draw(1, 40) : 8 * draw(1, 8);
+      const auto size = draw(1, 9);
+      const NormCase of{draw(1, 9), channels, size, draw(1, 9), toss(), false, false, dtype};
+      SCOPED_TRACE(describe(of));
+      const auto x = image(of).requires_grad_();
+      const Tensors weights{torch::randn({of.images, channels}, kDouble)};
+      const auto run_layer = [&] { return Tensors{adaact::global_average(x)}; };
+      const auto fused = pass_through(run_layer, {x}, weights);
+      const auto given = torch::autograd::grad({adaact::global_average(x).sum()}, {x})[0];
+      EXPECT_TRUE(given.is_contiguous(of.channels_last ? torch::MemoryFormat::ChannelsLast
+                                                       : torch::MemoryFormat::Contiguous));
+      const PlainLayers plain;
+      const auto expected = pass_through(run_layer, {x}, weights);
+      EXPECT_TRUE(fused.outputs[0].equal(expected.outputs[0]));
+      expect_near(fused.gradients, expected.gradients, dtype == torch::kFloat64 ? 1e-9 : 1e-3);
+    }
+  }
+}
+
+/// `layer` of images against itself with plain layers, in float64 and in a narrow dtype; second derivatives too.
+void expect_layer_is_plain(const std::function<torch::Tensor(const torch::Tensor&)>& layer,
+                           const torch::Tensor& images, const std::string& what) {
+  SCOPED_TRACE(what);
+  const auto x = images.detach().requires_grad_();
+  const auto gradients = [&](bool plain, bool twice) {
+    std::optional<PlainLayers> guard;
+    if (plain) guard.emplace();
+    const auto y = layer(x);
+    const auto weight = torch::arange(1, y.numel() + 1, y.options()).view(y.sizes()).cos();
+    auto gradient = torch::autograd::grad({(y * y * weight).sum()}, {x}, {},
+                                          /*retain_graph=*/twice, /*create_graph=*/twice)[0];
+    if (twice) gradient = torch::autograd::grad({(gradient * gradient).sum()}, {x})[0];
+    return Tensors{y.detach(), gradient.detach()};
+  };
+  for (const bool twice : {false, true}) {
+    expect_near(gradients(false, twice), gradients(true, twice), 1e-12);
+  }
+  const auto narrow = images.to(torch::kBFloat16);
+  const auto fused = layer(narrow);
+  const PlainLayers guard;
+  EXPECT_TRUE(torch::equal(fused, layer(narrow)));
+}
+
+TEST_F(FusedLayersCuda, AveragePoolIsThePlainOne) {
+  for (int i = 0; i < 60; ++i) {
+    const auto size = draw(1, 4);
+    const NormCase of{draw(1, 5),     i % 2 == 0 ? 8 * draw(1, 9) : draw(1, 20),
+                      draw(size, 19), draw(size, 19),
+                      i % 5 != 0,     false,
+                      false};
+    expect_layer_is_plain([&](const torch::Tensor& x) { return adaact::average_pool(x, size); },
+                          image(of), describe(of) + " by " + std::to_string(size));
+  }
+}
+
+TEST_F(FusedLayersCuda, ShortenedIsThePlainOne) {
+  for (int i = 0; i < 60; ++i) {
+    const auto new_channels = i % 2 == 0 ? 16 * draw(0, 3) : draw(0, 9);
+    const auto stride = draw(1, 3);
+    const NormCase of{draw(1, 5),  i % 2 == 0 ? 8 * draw(1, 9) : draw(1, 20),
+                      draw(1, 17), draw(1, 17),
+                      i % 5 != 0,  false,
+                      false};
+    expect_layer_is_plain(
+        [&](const torch::Tensor& x) { return adaact::shortened(x, stride, new_channels); },
+        image(of),
+        describe(of) + " stride " + std::to_string(stride) + " new channels " +
+            std::to_string(new_channels));
+  }
+}
+
+TEST_F(FusedLayersCuda, FeaturesAreThoseOfCat) {
+  for (const bool channels_last : {true, false}) {
+    for (const std::int64_t channels : {3, 8, 20}) {
+      const NormCase of{3, channels, 5, 4, channels_last, false, false};
+      const Tensors leaves{image(of).requires_grad_(), image(of).requires_grad_(),
+                           image(of).requires_grad_()};
+      const auto features = [&]() -> Tensors {
+        adaact::FeatureBuffer buffer(leaves[0] * 2, 2 * channels, /*training=*/true);
+        buffer.add(leaves[1] * 3, buffer.features());
+        buffer.add(leaves[2] * 5, buffer.features());
+        return {buffer.features()};
+      };
+      const Tensors weights{torch::randn({3, 3 * channels, 5, 4}, kDouble)};
+      const auto fused = pass_through(features, leaves, weights);
+      const PlainLayers plain;
+      const auto expected = pass_through(features, leaves, weights);
+      expect_near(fused.outputs, expected.outputs, 0.0);
+      expect_near(fused.gradients, expected.gradients, 1e-15);
+    }
+  }
+}
+
 TEST_F(FusedLayersCuda, LayersOfTransformersUnderAutocast) {
   torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({384}).eps(1e-6));
   norm->to(torch::kCUDA);
@@ -430,8 +643,8 @@ TEST_F(FusedLayersCuda, LayersOfTransformersUnderAutocast) {
   const Tensors leaves{x, leaf, branch_bias, norm->weight, norm->bias, layer->weight, layer->bias};
   const auto run_layers = [&] {
     const adaact::AutocastScope autocast(x.device(), true);
-    const auto y = adaact::add_layer_norm(norm, x, {leaf, branch_bias});
-    return Tensors{adaact::linear_gelu(layer, y.output), y.stream};
+    const auto y = adaact::add_layer_norm(norm, {x, {}}, {leaf, branch_bias});
+    return Tensors{adaact::linear_gelu(layer, y.output), y.stream.sum()};
   };
   const auto fused = pass_through(run_layers, leaves, weights);
   EXPECT_EQ(fused.outputs[0].scalar_type(), torch::kBFloat16);

@@ -2,7 +2,10 @@
 // no GPU.
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include <adaact/data/synthetic.h>
 #include <adaact/models/registry.h>
@@ -11,11 +14,15 @@
 #include <adaact/optim/non_finite.h>
 #include <adaact/optim/registry.h>
 #include <adaact/train/trainer.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "cuda/optimizer_cases.h"
 #include "optim/base/step_parts.h"
+#include "train/graph/fill_nodes_cuda.h"
 #include "train/run/run_parts.h"
 
 namespace {
@@ -273,5 +280,49 @@ TEST_P(GraphTraining, GoesOnFromAnotherState) {
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, GraphTraining, ::testing::ValuesIn(kOptimizerCases),
                          [](const auto& info) { return info.param.name; });
+
+/// Fills some bytes and clears others, in a graph; two kernels' work lies between them and around.
+TEST(CapturedFills, AreKernelsThatFillTheSameBytes) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+  const c10::cuda::CUDAStreamGuard own(c10::cuda::getStreamFromPool());
+  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  const auto bytes = torch::zeros({1 << 16}, torch::dtype(torch::kUInt8).device(torch::kCUDA));
+  auto* const data = bytes.data_ptr<std::uint8_t>();
+  const std::vector<std::pair<std::int64_t, std::int64_t>> runs{
+      {1, 3}, {17, 1}, {64, 64}, {133, 20000}, {30001, 15}, {40000, 25536}};
+  const auto work = [&] {
+    bytes.add_(1);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const auto value = static_cast<int>(i % 2 == 0 ? 0 : 100 + i);
+      C10_CUDA_CHECK(cudaMemsetAsync(data + runs[i].first, value,
+                                     static_cast<std::size_t>(runs[i].second), stream));
+    }
+    bytes.add_(1);
+  };
+  work();  // loads the kernels
+  const auto expected = bytes.clone();
+  cudaGraph_t graph = nullptr;
+  C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  work();
+  C10_CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+  adaact::replace_fills_by_kernels(graph);
+  std::size_t count = 0;
+  C10_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  C10_CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  EXPECT_EQ(count, runs.size() + 2);
+  for (auto* const node : nodes) {
+    cudaGraphNodeType type{};
+    C10_CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+    EXPECT_EQ(type, cudaGraphNodeTypeKernel);
+  }
+  cudaGraphExec_t replay = nullptr;
+  C10_CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+  bytes.zero_();
+  C10_CUDA_CHECK(cudaGraphLaunch(replay, stream));
+  EXPECT_TRUE(torch::equal(bytes, expected));
+  C10_CUDA_CHECK(cudaGraphExecDestroy(replay));
+  C10_CUDA_CHECK(cudaGraphDestroy(graph));
+}
 
 }  // namespace

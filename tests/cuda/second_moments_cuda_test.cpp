@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include <ATen/cuda/CUDAGraph.h>
@@ -13,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "moments/offered_squares.h"
 #include "moments/second_moments_cuda.h"
 #include "support/layer_cases.h"
 #include "support/tolerance.h"
@@ -24,6 +26,8 @@ using adaact::Geometry;
 using adaact::Moment;
 using adaact::MomentInput;
 using adaact::second_moments_cuda;
+using adaact::still_to_read;
+using adaact::StillToRead;
 
 const auto kDtypes = {torch::kFloat32, torch::kBFloat16, torch::kHalf, torch::kFloat64};
 
@@ -141,6 +145,177 @@ TEST_F(SecondMomentsCuda, EmptyListAndEmptyInputs) {
 
 TEST_F(SecondMomentsCuda, InputOnTheCpuIsAnError) {
   EXPECT_THROW(second_moments_cuda({{torch::randn({2, 3}), Geometry::linear()}}), c10::Error);
+}
+
+/// Sums over all samples and positions of each channel of images, in some parts, as a layer offers them.
+torch::Tensor squares_of_channels(const torch::Tensor& images, int64_t parts = 1) {
+  const auto total = images.to(torch::kFloat64).square().sum({0, 2, 3});
+  const auto shares = torch::rand({parts, 1}, total.options()) + 0.5;
+  const auto dtype = images.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
+  return (shares / shares.sum() * total).to(dtype).contiguous();
+}
+
+MomentInput with_squares(const torch::Tensor& images, const Geometry& geometry, int64_t parts = 1) {
+  return {images, geometry, squares_of_channels(images, parts)};
+}
+
+/// Images of which the border alone is read: their squares were offered.
+class BordersCuda : public SecondMomentsCuda {
+ protected:
+  int64_t draw(int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random_);
+  }
+
+  MomentInput draw_input(torch::ScalarType dtype) {
+    const int64_t of_layers[] = {3, 16, 24, 64, 160, 512};
+    const auto channels = draw(0, 1) == 0 ? draw(1, 70) : of_layers[draw(0, 5)];
+    const auto most_images = channels > 70 ? 20 : 130;
+    const auto images = normal({draw(1, most_images), channels, draw(2, 33), draw(2, 33)}, dtype);
+    return with_squares(channels_last(images), square_kernel(3), draw(1, 300));
+  }
+
+ private:
+  std::mt19937 random_{83};
+};
+
+TEST_F(BordersCuda, DrawnShapesAgreeWithThePatchMatrixAndRepeatThemselves) {
+  for (const auto dtype : kDtypes) {
+    for (int i = 0; i < 60; ++i) {
+      const auto input = draw_input(dtype);
+      ASSERT_EQ(still_to_read(input.input, input.geometry), StillToRead::Border);
+      const auto moment = second_moments_cuda({input}).at(0);
+      expect_agrees(moment, input.input, input.geometry);
+      EXPECT_TRUE(bit_identical(second_moments_cuda({input}).at(0).sum, moment.sum));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(BordersCuda, ImagesOfEveryProportionAgree) {
+  for (const auto dtype : kDtypes) {
+    for (const int64_t height : {2, 3, 4, 7, 32}) {
+      for (const int64_t width : {2, 3, 5, 8, 100}) {
+        for (const int64_t images : {1, 2, 129}) {
+          for (const int64_t channels : {1, 8, 21}) {
+            const auto x = channels_last(normal({images, channels, height, width}, dtype));
+            expect_agrees(second_moments_cuda({with_squares(x, square_kernel(3), 7)}).at(0), x,
+                          square_kernel(3));
+            if (HasFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Powers of two add up without rounding, so a pixel that is missed or counted twice cannot hide.
+TEST_F(BordersCuda, EveryPixelCountsOnce) {
+  for (const int64_t channels : {5, 64}) {
+    for (const int64_t size : {2, 3, 6}) {
+      const auto x = channels_last(
+          torch::zeros({3, channels, size, size}, torch::dtype(torch::kBFloat16).device("cuda")));
+      for (int64_t pixel = 0; pixel < size * size; ++pixel) {
+        x.zero_();
+        x.select(2, pixel / size).select(2, pixel % size).fill_(2.0);
+        const auto sum = second_moments_cuda({with_squares(x, square_kernel(3))}).at(0).sum;
+        const auto expected = expected_of(x, square_kernel(3)).sum;
+        EXPECT_TRUE(bit_identical(sum.to(torch::kFloat64), expected)) << size << " " << pixel;
+      }
+    }
+  }
+}
+
+TEST_F(BordersCuda, MixedListGivesTheBitsOfEachInputAlone) {
+  CaseGenerator generator(20250303);
+  for (const std::size_t length : {2U, 5U, 70U, 700U}) {
+    std::vector<MomentInput> inputs;
+    for (std::size_t i = 0; i < length; ++i) {
+      const auto dtype = *(kDtypes.begin() + i / 3 % kDtypes.size());
+      if (i % 3 == 0) {
+        const auto c = generator.draw(dtype);
+        inputs.push_back({on_gpu_with_same_strides(c.input), c.geometry});
+      } else if (length < 100) {
+        inputs.push_back(draw_input(dtype));
+      } else {
+        const auto channels = static_cast<int64_t>(1 + i % 40);
+        inputs.push_back(
+            with_squares(channels_last(normal({3, channels, 4, 5}, dtype)), square_kernel(3), 2));
+      }
+    }
+    const auto moments = second_moments_cuda(inputs);
+    for (std::size_t i = 0; i < length; ++i) {
+      const auto alone = second_moments_cuda({inputs[i]}).at(0);
+      EXPECT_EQ(moments[i].count, alone.count);
+      EXPECT_TRUE(bit_identical(moments[i].sum, alone.sum)) << i << " of " << length;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(BordersCuda, AddressOfTheInputDoesNotChangeTheBits) {
+  for (const auto dtype : kDtypes) {
+    const auto x = channels_last(normal({40, 32, 9, 10}, dtype));
+    auto elsewhere = torch::empty({x.numel() + 1}, x.options()).narrow(0, 1, x.numel());
+    elsewhere.copy_(x.permute({0, 2, 3, 1}).reshape({-1}));
+    const auto moved = elsewhere.view({40, 9, 10, 32}).permute({0, 3, 1, 2});
+    const auto squares = squares_of_channels(x, 5);
+    const auto moments =
+        second_moments_cuda({{x, square_kernel(3), squares}, {moved, square_kernel(3), squares}});
+    EXPECT_TRUE(bit_identical(moments.at(0).sum, moments.at(1).sum));
+    expect_agrees(moments.at(1), moved, square_kernel(3));
+  }
+}
+
+/// With squares that are all wrong, what ignores them is right.
+TEST_F(BordersCuda, OtherLayersReadTheirWholeInput) {
+  const auto expect_ignored = [](const torch::Tensor& x, const Geometry& geometry) {
+    EXPECT_EQ(still_to_read(x, geometry), StillToRead::Everything);
+    const auto wrong = torch::full({2, x.size(1)}, 1e6, torch::kCUDA);
+    expect_agrees(second_moments_cuda({{x, geometry, wrong}}).at(0), x, geometry);
+  };
+  const auto x = channels_last(normal({20, 16, 9, 8}, torch::kBFloat16));
+  expect_ignored(x, square_kernel(3, 2));
+  expect_ignored(x, square_kernel(3, 1, 4));
+  expect_ignored(x, square_kernel(5));
+  expect_ignored(x, square_kernel(1, 2));
+  expect_ignored(x, Geometry::convolution({3, 3}, {1}, {0}, {1}, 1));
+  expect_ignored(x, Geometry::convolution({3, 3}, {1}, {1}, {2}, 1));
+  expect_ignored(x, Geometry::convolution({3, 1}, {1}, {1, 0}, {1}, 1));
+  expect_ignored(x.contiguous(), square_kernel(3));
+  expect_ignored(x.narrow(1, 0, 8), square_kernel(3));
+  expect_ignored(x.narrow(2, 0, 1), square_kernel(3));
+  expect_ignored(x.narrow(3, 0, 1), square_kernel(3));
+}
+
+TEST_F(BordersCuda, SquaresAloneAreTheSumsOfSinglePixels) {
+  const auto x = channels_last(normal({20, 16, 9, 8}, torch::kBFloat16));
+  ASSERT_EQ(still_to_read(x, square_kernel(1)), StillToRead::Nothing);
+  const auto squares = squares_of_channels(x, 30);
+  const auto moments = second_moments_cuda(
+      {{x, square_kernel(1), squares}, {{}, square_kernel(1), squares, 20 * 9 * 8}});
+  for (const auto& moment : moments) expect_agrees(moment, x, square_kernel(1));
+}
+
+TEST_F(BordersCuda, CapturedInAGraphFollowTheirInputs) {
+  auto input =
+      with_squares(channels_last(normal({64, 32, 8, 8}, torch::kBFloat16)), square_kernel(3), 12);
+  second_moments_cuda({input});  // loads the kernels
+  torch::cuda::synchronize();
+  at::cuda::CUDAGraph graph;
+  Moment captured;
+  {
+    const c10::cuda::CUDAStreamGuard side(c10::cuda::getStreamFromPool());
+    graph.capture_begin();
+    captured = second_moments_cuda({input}).at(0);
+    graph.capture_end();
+  }
+  for (int replay = 0; replay < 3; ++replay) {
+    input.input.normal_();
+    input.squares.copy_(squares_of_channels(input.input, 12));
+    graph.replay();
+    EXPECT_TRUE(bit_identical(captured.sum, second_moments_cuda({input}).at(0).sum));
+    expect_agrees(captured, input.input, input.geometry);
+  }
 }
 
 TEST_F(SecondMomentsCuda, LinearInputsOfEveryProportionAgree) {
@@ -263,7 +438,7 @@ TEST_F(SecondMomentsCuda, CapturedInAGraphFollowsItsInputs) {
     graph.capture_end();
   }
   for (int replay = 0; replay < 3; ++replay) {
-    for (auto& [input, geometry] : inputs) input.normal_();
+    for (auto& each : inputs) each.input.normal_();
     graph.replay();
     const auto direct = second_moments_cuda(inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -48,6 +48,8 @@ class Listener {
   /// In place of listen_to_output(): autograd does not record this use. Its weight is detached, or
   /// TorchScript differentiates the graph that it is part of by itself.
   virtual void on_unrecorded_use(const LayerUse& /*use*/) {}
+  /// Whether this listener sums the squares of inputs. Layers that know of it may do so while they write them.
+  virtual bool sums_squares() const { return false; }
 };
 
 /// Observation stops while one of these lives.

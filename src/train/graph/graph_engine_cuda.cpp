@@ -15,9 +15,12 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/torch.h>
+#include <torch/version.h>
 
 #include "kernels/global_norm_cuda.h"
 #include "optim/base/step_parts.h"
+#include "train/graph/fill_nodes_cuda.h"
+#include "train/graph/record_reading_cuda.h"
 #include "train/graph/replayed_step.h"
 #include "train/graph/set_up_mutex.h"
 #include "train/probes/activation_probe.h"
@@ -25,6 +28,23 @@
 #include "train/step/gradients.h"
 
 namespace adaact {
+namespace {
+
+// From LibTorch 2.9 on a graph can be changed between its capture and its use.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+std::shared_ptr<at::cuda::CUDAGraph> new_graph() {
+  return std::make_shared<at::cuda::CUDAGraph>(/*keep_graph=*/true);
+}
+void finish(at::cuda::CUDAGraph& graph) {
+  replace_fills_by_kernels(graph.raw_cuda_graph());
+  graph.instantiate();
+}
+#else
+std::shared_ptr<at::cuda::CUDAGraph> new_graph() { return std::make_shared<at::cuda::CUDAGraph>(); }
+void finish(at::cuda::CUDAGraph& /*graph*/) {}
+#endif
+
+}  // namespace
 
 Recorder cuda_graph_recorder() {
   return [pool = at::cuda::graph_pool_handle()](
@@ -32,7 +52,7 @@ Recorder cuda_graph_recorder() {
     // What the work took when it ran is in the allocator's cache, of which a capture can have nothing.
     c10::cuda::getCurrentCUDAStream().synchronize();
     c10::cuda::CUDACachingAllocator::emptyCache();
-    const auto graph = std::make_shared<at::cuda::CUDAGraph>();
+    const auto graph = new_graph();
     // Only this thread's stream: others may be training, too.
     graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
@@ -45,6 +65,7 @@ Recorder cuda_graph_recorder() {
       throw;
     }
     graph->capture_end();
+    finish(*graph);
     return [graph] { graph->replay(); };
   };
 }
@@ -167,17 +188,9 @@ class GraphEngine : public StepEngine {
     batches_.enqueue_next(images, labels);
     task_.optimizer.zero_grad();
     const auto pass = training_pass(task_.model, images, labels, labels.size(0), task_.passes);
-    record_reading(pass.loss, pass.correct(labels));
+    record_reading_cuda(pass.loss, pass.correct(labels),
+                        global_norm_cuda(model_gradients(task_.model)), readings_, next_reading_);
     if (probe) step.moments = probe->take_on_device();
-  }
-
-  void record_reading(const torch::Tensor& loss, const torch::Tensor& correct) {
-    const torch::NoGradGuard no_grad;
-    const auto reading =
-        torch::cat({loss.to(torch::kFloat64).view({1}), correct.to(torch::kFloat64).view({1}),
-                    global_norm_cuda(model_gradients(task_.model))});
-    readings_.index_copy_(0, next_reading_, reading.unsqueeze(0));
-    next_reading_.add_(1);
   }
 
   void settle(StepReadings& readings) {

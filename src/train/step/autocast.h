@@ -30,10 +30,12 @@ class AutocastScope {
   AutocastSetting before_;
 };
 
+/// Logits in the dtype that the last layer computed in.
+torch::Tensor forward_as_computed(Model& model, const torch::Tensor& images, bool bf16);
+
 /// Logits in float32, whatever the layers computed in.
 inline torch::Tensor forward_with_autocast(Model& model, const torch::Tensor& images, bool bf16) {
-  const AutocastScope autocast(images.device(), bf16);
-  return model.forward(images).to(torch::kFloat32);
+  return forward_as_computed(model, images, bf16).to(torch::kFloat32);
 }
 
 }  // namespace adaact

@@ -4,9 +4,23 @@
 
 #include <torch/torch.h>
 
+#include "kernels/sum_dtype.h"
+#include "layers/cross_entropy_cuda.h"
+#include "layers/plain_layers.h"
 #include "train/step/autocast.h"
 
 namespace adaact {
+namespace {
+
+/// Where there is none, LibTorch's operators know what is wrong.
+bool has_fused_loss(const torch::Tensor& logits, const torch::Tensor& labels) {
+  return may_be_fused(logits) && logits.dim() == 2 && logits.numel() > 0 &&
+         has_kernels(logits.scalar_type()) && labels.dim() == 1 &&
+         labels.size(0) == logits.size(0) && labels.scalar_type() == torch::kLong &&
+         labels.device() == logits.device();
+}
+
+}  // namespace
 
 torch::Tensor prepared_images(const Batch& batch, const PassSettings& settings) {
   return batch.images.to(settings.device)
@@ -16,12 +30,19 @@ torch::Tensor prepared_images(const Batch& batch, const PassSettings& settings) 
 
 TrainingPass training_pass(Model& model, const torch::Tensor& images, const torch::Tensor& labels,
                            std::int64_t images_of_step, const PassSettings& settings) {
-  const auto logits = forward_with_autocast(model, images, settings.bf16);
+  const auto computed = forward_as_computed(model, images, settings.bf16);
+  if (has_fused_loss(computed, labels)) {
+    const auto result = cross_entropy_cuda(computed.detach(), labels, settings.label_smoothing,
+                                           static_cast<double>(images_of_step));
+    computed.backward(result.gradient);
+    return {result.loss, computed.detach(), result.hits};
+  }
+  const auto logits = computed.to(torch::kFloat32);
   const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum,
                                               /*ignore_index=*/-100, settings.label_smoothing) /
                     static_cast<double>(images_of_step);
   loss.backward();
-  return {loss.detach(), logits.detach()};
+  return {loss.detach(), logits.detach(), {}};
 }
 
 torch::Tensor best_classes(const torch::Tensor& logits) {

@@ -1,0 +1,130 @@
+#include "layers/narrow_weights.h"
+
+#include <unordered_set>
+
+#include <torch/torch.h>
+
+#include "kernels/autocast_setting.h"
+#include "kernels/convert_many_cuda.h"
+#include "kernels/memory_layout.h"
+#include "layers/plain_layers.h"
+
+namespace adaact {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+torch::Tensor empty_as(const torch::Tensor& other, torch::ScalarType dtype) {
+  return torch::empty_strided(other.sizes(), other.strides(), other.options().dtype(dtype));
+}
+
+/// All parameters in another dtype.
+class NarrowCopies : public torch::autograd::Function<NarrowCopies> {
+ public:
+  static variable_list forward(AutogradContext* context, at::TensorList parameters,
+                               torch::ScalarType dtype) {
+    variable_list copies;
+    variable_list frozen;
+    for (const auto& parameter : parameters) {
+      copies.push_back(empty_as(parameter, dtype));
+      if (!parameter.requires_grad()) frozen.push_back(copies.back());
+    }
+    convert_many_cuda(parameters, copies);
+    context->mark_non_differentiable(frozen);
+    context->set_materialize_grads(false);
+    // Not save_for_backward(): their values are not read, and may change before the backward pass. This node keeps them
+    // alive in any case, by the nodes that add up their gradients.
+    context->saved_data["parameters"] = parameters.vec();
+    return copies;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto parameters = context->saved_data["parameters"].toTensorVector();
+    variable_list of_parameters(parameters.size() + 1);  // none of the dtype
+    variable_list narrow;
+    variable_list wide;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      const auto& parameter = parameters[i];
+      if (torch::GradMode::is_enabled()) {  // to be differentiated once more
+        of_parameters[i] = gradients[i].to(parameter.scalar_type());
+        continue;
+      }
+      if (!are_laid_out_alike(gradients[i], parameter)) {
+        gradients[i] = empty_as(parameter, gradients[i].scalar_type()).copy_(gradients[i]);
+      }
+      // Each in memory of its own and as its parameter lies there: autograd keeps such a one without a copy.
+      of_parameters[i] = empty_as(parameter, parameter.scalar_type());
+      narrow.push_back(gradients[i]);
+      wide.push_back(of_parameters[i]);
+    }
+    convert_many_cuda(narrow, wide);
+    return of_parameters;
+  }
+};
+
+/// Of convolutions and linear layers what can be copied to another dtype on this device, each once.
+variable_list parameters_of_layers(const torch::nn::Module& model, torch::Device device) {
+  variable_list parameters;
+  std::unordered_set<const c10::TensorImpl*> known;
+  const auto add = [&](const torch::Tensor& parameter) {
+    if (parameter.defined() && parameter.device() == device &&
+        parameter.scalar_type() == torch::kFloat32 && parameter.layout() == torch::kStrided &&
+        parameter.is_non_overlapping_and_dense() &&
+        known.insert(parameter.unsafeGetTensorImpl()).second) {
+      parameters.push_back(parameter);
+    }
+  };
+  const auto add_those_of = [&](const torch::nn::Module& module) {
+    if (const auto* convolution = module.as<torch::nn::Conv2d>()) {
+      add(convolution->weight);
+      add(convolution->bias);
+    } else if (const auto* linear = module.as<torch::nn::Linear>()) {
+      add(linear->weight);
+      add(linear->bias);
+    }
+  };
+  add_those_of(model);
+  for (const auto& module : model.modules(/*include_self=*/false)) add_those_of(*module);
+  return parameters;
+}
+
+const NarrowWeights*& innermost_narrow_weights() {
+  thread_local const NarrowWeights* innermost = nullptr;
+  return innermost;
+}
+
+}  // namespace
+
+NarrowWeights::NarrowWeights(const torch::nn::Module& model, const torch::Tensor& input)
+    : outer_(innermost_narrow_weights()) {
+  const auto dtype = autocast_dtype(torch::kCUDA);
+  if (may_be_fused(input) && (dtype == torch::kBFloat16 || dtype == torch::kHalf)) {
+    const auto parameters = parameters_of_layers(model, input.device());
+    const auto copies = parameters.empty()
+                            ? variable_list()
+                            : NarrowCopies::apply(at::TensorList(parameters), *dtype);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      copies_.emplace(parameters[i].unsafeGetTensorImpl(), copies[i]);
+      stand_ins_.add(copies[i], parameters[i]);
+    }
+  }
+  innermost_narrow_weights() = this;
+}
+
+NarrowWeights::~NarrowWeights() { innermost_narrow_weights() = outer_; }
+
+torch::Tensor NarrowWeights::of(const torch::Tensor& parameter) {
+  const auto* scope = innermost_narrow_weights();
+  if (scope == nullptr || !parameter.defined() || !may_be_fused(parameter)) return parameter;
+  const auto found = scope->copies_.find(parameter.unsafeGetTensorImpl());
+  if (found == scope->copies_.end()) return parameter;
+  const auto& copy = found->second;
+  if (autocast_dtype(torch::kCUDA) != copy.scalar_type()) return parameter;
+  // No way leads back from a copy that was made while gradients were off.
+  const bool leads_back = copy.requires_grad() || !parameter.requires_grad();
+  return leads_back || !torch::GradMode::is_enabled() ? copy : parameter;
+}
+
+}  // namespace adaact
