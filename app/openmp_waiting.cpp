@@ -2,8 +2,7 @@
 //
 // GNU's OpenMP spins for 5 to 10 ms unless told otherwise. On a machine with other work the thread that is
 // waited for may not even be running, and those that spin keep it from running: steps took several times as
-// long. kSpins are long enough for the time between the loops of a training step, so that an idle machine is
-// as fast as before (docs/benchmarks.md has both).
+// long (docs/benchmarks.md). kSpins are meant to be long enough for the time between the loops of a training step.
 //
 // OpenMP reads its settings when the program is loaded, before main() and before anything that could set
 // them for it. So a command that trains starts itself a second time, with the setting in its environment:
