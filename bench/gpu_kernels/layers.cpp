@@ -70,7 +70,8 @@ Work batch_norm_work(const std::vector<std::int64_t>& shape, bool residual, bool
                                bias,
                                true,
                                residual};
-      batch_norm_backward_cuda(pass, of.gradient, of.second, {});
+      batch_norm_backward_cuda(pass, of.gradient, of.second, {},
+                               /*may_overwrite_gradient=*/false);
     };
   }
   work.sets = sets->size();

@@ -25,6 +25,11 @@ struct Settings {
   bool offers_squares = false;
 };
 
+/// Whether nobody else has this gradient, or its memory. Autograd tells by the same whether it may keep one as it is.
+bool is_ours_alone(const torch::Tensor& gradient) {
+  return gradient.defined() && gradient.use_count() == 1 && gradient.storage().use_count() == 1;
+}
+
 /// A gradient as the kernels read it.
 torch::Tensor laid_out_as(const torch::Tensor& x, const torch::Tensor& gradient) {
   if (!gradient.defined()) return gradient;
@@ -84,7 +89,9 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     return {result.output, (settings.goes_around ? x : result.output).variable_data()};
   }
 
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
+  /// The gradients by reference: a copy of the list would be one more that has them.
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const bool alone[] = {is_ours_alone(gradients[0]), is_ours_alone(gradients[1])};
     const auto saved = context->get_saved_variables();
     BatchNormPass pass;
     pass.x = saved[0];
@@ -99,6 +106,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     auto first = laid_out_as(pass.x, gradients[0]);
     auto second = laid_out_as(pass.x, gradients[1]);
     if (goes_around && !first.defined()) return {second, {}, {}, {}, {}};
+    const bool first_is_alone = alone[first.defined() ? 0 : 1];
     if (!first.defined()) std::swap(first, second);
     if (!first.defined()) return {{}, {}, {}, {}, {}};
     if (torch::GradMode::is_enabled()) {
@@ -106,8 +114,9 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
       return differentiable_gradients(pass, context->saved_data["eps"].toDouble(), sum,
                                       goes_around ? second : torch::Tensor());
     }
-    const auto result = goes_around ? batch_norm_backward_cuda(pass, first, {}, second)
-                                    : batch_norm_backward_cuda(pass, first, second, {});
+    const auto result = goes_around
+                            ? batch_norm_backward_cuda(pass, first, {}, second, first_is_alone)
+                            : batch_norm_backward_cuda(pass, first, second, {}, first_is_alone);
     return {result.x, result.residual, result.weight, result.bias, torch::Tensor()};
   }
 };

@@ -284,19 +284,19 @@ void run_backward(BackwardPass<Scalar> pass, const Shape& shape, Mask mask,
 }  // namespace
 BatchNormGradients batch_norm_backward_cuda(const BatchNormPass& of, const torch::Tensor& gradient,
                                             const torch::Tensor& second_gradient,
-                                            const torch::Tensor& sum) {
+                                            const torch::Tensor& sum, bool may_overwrite_gradient) {
   const c10::cuda::CUDAGuard device(of.x.device());
   const auto shape = shape_of(of.x);
   const auto format =
       shape.channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
   const auto empty = [&] { return torch::empty(of.x.sizes(), of.x.options(), format); };
   const auto mask = !of.relu ? Mask::Everywhere : of.has_residual ? Mask::AsOutput : Mask::AsInput;
+  // A thread has read all that it needs of an element before it writes it.
+  const auto over_gradient = [&] { return may_overwrite_gradient ? gradient : empty(); };
   BatchNormGradients result;
-  result.x = sum.defined() ? sum : empty();
-  if (of.has_residual) {
-    const bool is_the_gradient = !of.relu && !second_gradient.defined();
-    result.residual = is_the_gradient ? gradient : empty();
-  }
+  const bool residual_is_gradient = of.has_residual && !of.relu && !second_gradient.defined();
+  if (of.has_residual) result.residual = residual_is_gradient ? gradient : over_gradient();
+  result.x = sum.defined() ? sum : of.has_residual ? empty() : over_gradient();
   result.weight = torch::empty_like(of.weight);
   result.bias = torch::empty_like(of.bias);
   AT_DISPATCH_FLOATING_TYPES_AND2(
@@ -308,7 +308,7 @@ BatchNormGradients batch_norm_backward_cuda(const BatchNormPass& of, const torch
         pass.x = read<scalar_t>(of.x, shape);
         if (mask == Mask::AsOutput) pass.output = read<scalar_t>(of.output, shape);
         pass.add = read<scalar_t>(sum, shape);
-        if (of.has_residual && !result.residual.is_same(gradient)) {
+        if (of.has_residual && !residual_is_gradient) {
           pass.masked = write<scalar_t>(result.residual, shape);
         }
         pass.dx = write<scalar_t>(result.x, shape);

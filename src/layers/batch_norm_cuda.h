@@ -45,10 +45,10 @@ struct BatchNormGradients {
 };
 
 /// Of the output's gradient, which is the sum of two where there is a second. Where `sum` is given, the
-/// gradient of x is added to it in its place.
+/// gradient of x is added to it in its place. A gradient that may be overwritten becomes one of the results.
 BatchNormGradients batch_norm_backward_cuda(const BatchNormPass& pass,
                                             const torch::Tensor& gradient,
                                             const torch::Tensor& second_gradient,
-                                            const torch::Tensor& sum);
+                                            const torch::Tensor& sum, bool may_overwrite_gradient);
 
 }  // namespace adaact

@@ -32,7 +32,8 @@ NormalisedBatch batch_norm_forward_cuda(const torch::Tensor& /*x*/,
 BatchNormGradients batch_norm_backward_cuda(const BatchNormPass& /*pass*/,
                                             const torch::Tensor& /*gradient*/,
                                             const torch::Tensor& /*second_gradient*/,
-                                            const torch::Tensor& /*sum*/) {
+                                            const torch::Tensor& /*sum*/,
+                                            bool /*may_overwrite_gradient*/) {
   throw_without_cuda("batch_norm_backward_cuda()");
 }
 

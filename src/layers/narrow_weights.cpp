@@ -23,7 +23,8 @@ torch::Tensor empty_as(const torch::Tensor& other, torch::ScalarType dtype) {
 class NarrowCopies : public torch::autograd::Function<NarrowCopies> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList parameters,
-                               torch::ScalarType dtype) {
+                               torch::ScalarType dtype,
+                               const c10::intrusive_ptr<GradientsAside>& aside) {
     variable_list copies;
     variable_list frozen;
     for (const auto& parameter : parameters) {
@@ -36,17 +37,24 @@ class NarrowCopies : public torch::autograd::Function<NarrowCopies> {
     // Not save_for_backward(): their values are not read, and may change before the backward pass. This node keeps them
     // alive in any case, by the nodes that add up their gradients.
     context->saved_data["parameters"] = parameters.vec();
+    context->saved_data["aside"] = c10::IValue::make_capsule(aside);
     return copies;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto parameters = context->saved_data["parameters"].toTensorVector();
-    variable_list of_parameters(parameters.size() + 1);  // none of the dtype
+    const auto aside = c10::static_intrusive_pointer_cast<GradientsAside>(
+        context->saved_data["aside"].toCapsule());
+    variable_list of_parameters(parameters.size() + 2);  // none of what is no parameter
     variable_list narrow;
     variable_list wide;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!gradients[i].defined()) continue;
       const auto& parameter = parameters[i];
+      const auto made_aside = aside->take(parameter);
+      if (made_aside.defined()) {
+        gradients[i] = gradients[i].defined() ? gradients[i] + made_aside : made_aside;
+      }
+      if (!gradients[i].defined()) continue;
       if (torch::GradMode::is_enabled()) {  // to be differentiated once more
         of_parameters[i] = gradients[i].to(parameter.scalar_type());
         continue;
@@ -104,10 +112,12 @@ NarrowWeights::NarrowWeights(const torch::nn::Module& model, const torch::Tensor
     const auto parameters = parameters_of_layers(model, input.device());
     const auto copies = parameters.empty()
                             ? variable_list()
-                            : NarrowCopies::apply(at::TensorList(parameters), *dtype);
+                            : NarrowCopies::apply(at::TensorList(parameters), *dtype, gradients_);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      copies_.emplace(parameters[i].unsafeGetTensorImpl(), copies[i]);
-      stand_ins_.add(copies[i], parameters[i]);
+      const Copies both{copies[i], copies[i].detach()};
+      copies_.emplace(parameters[i].unsafeGetTensorImpl(), both);
+      stand_ins_.add(both.with_gradient, parameters[i]);
+      stand_ins_.add(both.constant, parameters[i], StandIns::Gradient::BySomebodyElse);
     }
   }
   innermost_narrow_weights() = this;
@@ -115,16 +125,27 @@ NarrowWeights::NarrowWeights(const torch::nn::Module& model, const torch::Tensor
 
 NarrowWeights::~NarrowWeights() { innermost_narrow_weights() = outer_; }
 
-torch::Tensor NarrowWeights::of(const torch::Tensor& parameter) {
+const NarrowWeights::Copies* NarrowWeights::copies_of(const torch::Tensor& parameter) {
   const auto* scope = innermost_narrow_weights();
-  if (scope == nullptr || !parameter.defined() || !may_be_fused(parameter)) return parameter;
+  if (scope == nullptr || !parameter.defined() || !may_be_fused(parameter)) return nullptr;
   const auto found = scope->copies_.find(parameter.unsafeGetTensorImpl());
-  if (found == scope->copies_.end()) return parameter;
-  const auto& copy = found->second;
-  if (autocast_dtype(torch::kCUDA) != copy.scalar_type()) return parameter;
+  if (found == scope->copies_.end()) return nullptr;
+  const auto& copy = found->second.with_gradient;
+  if (autocast_dtype(torch::kCUDA) != copy.scalar_type()) return nullptr;
   // No way leads back from a copy that was made while gradients were off.
   const bool leads_back = copy.requires_grad() || !parameter.requires_grad();
-  return leads_back || !torch::GradMode::is_enabled() ? copy : parameter;
+  return leads_back || !torch::GradMode::is_enabled() ? &found->second : nullptr;
+}
+
+torch::Tensor NarrowWeights::of(const torch::Tensor& parameter) {
+  const auto* copies = copies_of(parameter);
+  return copies != nullptr ? copies->with_gradient : parameter;
+}
+
+std::optional<NarrowWeights::Constant> NarrowWeights::constant_of(const torch::Tensor& parameter) {
+  const auto* copies = copies_of(parameter);
+  if (copies == nullptr || !copies->with_gradient.requires_grad()) return std::nullopt;
+  return Constant{copies->constant, innermost_narrow_weights()->gradients_};
 }
 
 }  // namespace adaact

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "layers/gradients_aside.h"
 #include "observe/stand_ins.h"
 
 namespace adaact {
@@ -25,9 +27,25 @@ class NarrowWeights {
   /// What a layer gives an operator that autocast casts for: a copy, or the parameter where there is none.
   static torch::Tensor of(const torch::Tensor& parameter);
 
+  /// A copy for an operator that makes no gradient of it: somebody else does, and adds it to `gradients`.
+  struct Constant {
+    torch::Tensor copy;
+    c10::intrusive_ptr<GradientsAside> gradients;
+  };
+  /// Nothing where of() returns the parameter, or where it needs no gradient.
+  static std::optional<Constant> constant_of(const torch::Tensor& parameter);
+
  private:
+  struct Copies {
+    torch::Tensor with_gradient;
+    torch::Tensor constant;  // the same memory
+  };
+
+  static const Copies* copies_of(const torch::Tensor& parameter);
+
   const NarrowWeights* outer_;
-  std::unordered_map<const c10::TensorImpl*, torch::Tensor> copies_;
+  std::unordered_map<const c10::TensorImpl*, Copies> copies_;
+  c10::intrusive_ptr<GradientsAside> gradients_ = c10::make_intrusive<GradientsAside>();
   StandIns stand_ins_;  // hold the parameters, too
 };
 

@@ -44,9 +44,7 @@ bool MomentAccumulator::wait(const LayerUse& use, const torch::Tensor& input) {
     // What another thread enqueued may not be done yet when this one measures.
     if (!waiting_.empty() && waiting_.front().stream != stream) return false;
     const auto rest = still_to_read(input, use.geometry);
-    const bool pays =
-        rest == StillToRead::Nothing || (rest == StillToRead::Border && input.nbytes() > kFewBytes);
-    auto squares = pays ? offered_squares(input) : torch::Tensor();
+    auto squares = rest != StillToRead::Everything ? offered_squares(input) : torch::Tensor();
     if (squares.defined() && rest == StillToRead::Nothing) {
       const auto count = input.numel() / squares.size(1);
       waiting_.push_back({use, {}, 0, stream, std::move(squares), count});

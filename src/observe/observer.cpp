@@ -354,12 +354,14 @@ std::vector<OperatorContext::Use> find_uses(const Cores& cores, const LayerOpera
 }
 
 std::unique_ptr<at::ObserverContext> on_layer_operator(LayerOperator layer) {
-  const bool weight_is_recorded = layer.weight->requires_grad();
   // A copy of a parameter is observed as the parameter.
   const auto weight = StandIns::original_of(*layer.weight);
-  if (weight.defined()) layer.weight = &weight;
-  const auto bias = layer.bias != nullptr ? StandIns::original_of(*layer.bias) : torch::Tensor();
-  if (bias.defined()) layer.bias = &bias;
+  const auto bias =
+      layer.bias != nullptr ? StandIns::original_of(*layer.bias) : StandIns::Original();
+  const bool weight_is_recorded =
+      layer.weight->requires_grad() || weight.gradient == StandIns::Gradient::BySomebodyElse;
+  if (weight.parameter.defined()) layer.weight = &weight.parameter;
+  if (bias.parameter.defined()) layer.bias = &bias.parameter;
 
   const auto cores = Registry::instance().snapshot();
   auto uses = find_uses(*cores, layer, &Observer::Core::match_identity);

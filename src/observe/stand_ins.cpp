@@ -25,13 +25,13 @@ StandIns::StandIns() : outer_(innermost_stand_ins()) { innermost_stand_ins() = t
 
 StandIns::~StandIns() { innermost_stand_ins() = outer_; }
 
-void StandIns::add(const torch::Tensor& copy, const torch::Tensor& parameter) {
+void StandIns::add(const torch::Tensor& copy, const torch::Tensor& parameter, Gradient gradient) {
   TORCH_INTERNAL_ASSERT(!copy.is_view() && copy.sizes() == parameter.sizes() &&
                         are_laid_out_alike(copy, parameter));
-  by_copy_[copy.unsafeGetTensorImpl()] = {copy, parameter};
+  by_copy_[copy.unsafeGetTensorImpl()] = {copy, {parameter, gradient}};
 }
 
-torch::Tensor StandIns::original_of(const torch::Tensor& operand) {
+StandIns::Original StandIns::original_of(const torch::Tensor& operand) {
   const auto* scope = innermost_stand_ins();
   if (scope == nullptr) return {};
   const bool is_view = operand.is_view();
@@ -40,10 +40,10 @@ torch::Tensor StandIns::original_of(const torch::Tensor& operand) {
   for (; scope != nullptr; scope = scope->outer_) {
     const auto found = scope->by_copy_.find(identity);
     if (found == scope->by_copy_.end()) continue;
-    const auto& [copy, parameter] = found->second;
-    if (!is_view) return parameter;
-    return operand.scalar_type() == copy.scalar_type() ? same_view(parameter, copy, operand)
-                                                       : torch::Tensor();
+    const auto& [copy, original] = found->second;
+    if (!is_view) return original;
+    if (operand.scalar_type() != copy.scalar_type()) return {};
+    return {same_view(original.parameter, copy, operand), original.gradient};
   }
   return {};
 }

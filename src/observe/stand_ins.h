@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <unordered_map>
 
 #include <torch/types.h>
@@ -15,16 +16,26 @@ class StandIns {
   StandIns(const StandIns&) = delete;
   StandIns& operator=(const StandIns&) = delete;
 
-  /// The copy, no view of anything, has the parameter's shape and order in memory, in any dtype.
-  void add(const torch::Tensor& copy, const torch::Tensor& parameter);
+  /// Who makes the parameter's gradient: the operator that is given the copy, as usual, or somebody else, for an
+  /// operator that is given a copy without a gradient.
+  enum class Gradient : std::uint8_t { ByOperator, BySomebodyElse };
 
-  /// What an operand stands for: undefined where it is no copy nor a view of one.
-  static torch::Tensor original_of(const torch::Tensor& operand);
+  /// The copy, no view of anything, has the parameter's shape and order in memory, in any dtype.
+  void add(const torch::Tensor& copy, const torch::Tensor& parameter,
+           Gradient gradient = Gradient::ByOperator);
+
+  struct Original {
+    torch::Tensor
+        parameter;  // or a view of it; undefined where the operand is no copy nor a view of one
+    Gradient gradient = Gradient::ByOperator;
+  };
+  /// What an operand stands for.
+  static Original original_of(const torch::Tensor& operand);
 
  private:
   struct StandIn {
     torch::Tensor copy;  // held, so that no other tensor can come to have its identity
-    torch::Tensor parameter;
+    Original original;
   };
 
   const StandIns* outer_;

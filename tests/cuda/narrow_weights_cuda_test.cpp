@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -188,13 +189,15 @@ TEST_F(ConvertManyCuda, IsPartOfAGraph) {
 
 // ---- models
 
-/// Sizes that are no multiples of anything, a layer that is not used, one that is used twice, biases of all kinds.
+/// Sizes that are no multiples of anything, a layer that is not used, layers that are used twice, biases of all kinds.
 class OddModel : public adaact::Model {
  public:
   OddModel() : Model("head") {
     conv1_ = register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 5, 3)));
     conv2_ = register_module(
         "conv2", torch::nn::Conv2d(torch::nn::Conv2dOptions(5, 7, 1).stride(2).bias(false)));
+    mixed_ = register_module(
+        "mixed", torch::nn::Conv2d(torch::nn::Conv2dOptions(7, 7, 3).padding(1).bias(false)));
     circular_ = register_module(
         "circular", torch::nn::Conv2d(torch::nn::Conv2dOptions(7, 7, 3).padding(1).padding_mode(
                         torch::kCircular)));
@@ -210,6 +213,7 @@ class OddModel : public adaact::Model {
   torch::Tensor forward(const torch::Tensor& images) override {
     auto x = adaact::convolution(conv1_, images).relu();  // (N, 5, 23, 23)
     x = adaact::convolution(conv2_, x).relu();            // (N, 7, 12, 12)
+    x = adaact::convolution(mixed_, adaact::convolution(mixed_, x).relu()).relu();
     x = adaact::convolution(circular_, x).relu();
     auto tokens = adaact::embed_patches(patches_, x);  // (N, 16, 11)
     tokens = adaact::linear(twice_, adaact::linear(twice_, tokens));
@@ -217,7 +221,8 @@ class OddModel : public adaact::Model {
     return adaact::linear(head_, (tokens + branch.sum()).mean(1));
   }
 
-  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, circular_{nullptr}, patches_{nullptr};
+  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, mixed_{nullptr}, circular_{nullptr},
+      patches_{nullptr};
   torch::nn::Linear unused_{nullptr}, twice_{nullptr}, gelu_{nullptr}, branch_{nullptr},
       head_{nullptr};
 };
@@ -374,16 +379,67 @@ TEST_F(NarrowWeightsCuda, OnlyTheGradientsThatAreAskedForAreMade) {
 
 TEST_F(NarrowWeightsCuda, GradientsCanBeDifferentiatedOnceMore) {
   const auto second = [&](Casts casts) {
-    const auto& weight = model_->gelu_->weight;
+    const Tensors weights{model_->gelu_->weight, model_->conv2_->weight};
     const auto logits = logits_of(*model_, images_, casts);
-    const auto first = torch::autograd::grad({logits.square().sum()}, {weight}, {}, true, true)[0];
-    return torch::autograd::grad({first.square().sum()}, {weight, model_->head_->weight});
+    const auto first = torch::autograd::grad({logits.square().sum()}, weights, {}, true, true);
+    return torch::autograd::grad({first[0].square().sum() + first[1].square().sum()},
+                                 {weights[0], weights[1], model_->head_->weight});
   };
   const auto together = second(Casts::Together);
   const auto expected = second(Casts::OneByOne);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(all_close(together[i], expected[i], 1e-2));
   }
+}
+
+/// Convolutions one after the other whose weight gradients take longer than all else.
+class Chain : public adaact::Model {
+ public:
+  Chain() : Model("head") {
+    for (int i = 0; i < kLayers; ++i) {
+      layers_.push_back(register_module(
+          "conv" + std::to_string(i),
+          torch::nn::Conv2d(torch::nn::Conv2dOptions(64, 64, 3).padding(1).bias(false))));
+    }
+    head_ = register_module("head", torch::nn::Linear(64, 3));
+  }
+
+  torch::Tensor forward(const torch::Tensor& images) override {
+    auto x = images;
+    for (auto& layer : layers_) x = adaact::convolution(layer, x) + x;
+    return adaact::linear(head_, x.mean(at::IntArrayRef{2, 3}));
+  }
+
+  static constexpr int kLayers = 8;
+  std::vector<torch::nn::Conv2d> layers_;
+  torch::nn::Linear head_{nullptr};
+};
+
+// What the second stream reads must not be written again before it has read it. The gradients of x are as large as what
+// it reads, and the allocator would give the same memory to the next.
+TEST_F(NarrowWeightsCuda, WeightGradientsAreRightHoweverLongTheyTake) {
+  Chain chain;
+  chain.to(torch::kCUDA);
+  lay_out_channels_last(chain);
+  const auto images =
+      torch::randn({64, 64, 16, 16}, kOnGpu).contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto expected = passed(chain, images, Casts::OneByOne);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    expect_same_bits(passed(chain, images, Casts::Together), expected);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(NarrowWeightsCuda, APassThatThrowsLeavesNothingForTheNext) {
+  const auto expected = passed(*model_, images_, Casts::OneByOne);
+  {
+    const auto logits = logits_of(*model_, images_, Casts::Together);
+    const auto hook = model_->conv1_->weight.register_hook(
+        [](const torch::Tensor&) -> torch::Tensor { throw std::runtime_error("no gradient"); });
+    EXPECT_ANY_THROW(logits.sum().backward());
+    model_->conv1_->weight.remove_hook(hook);
+  }
+  expect_same_bits(passed(*model_, images_, Casts::Together), expected);
 }
 
 TEST_F(NarrowWeightsCuda, WeightsMayChangeBeforeTheBackwardPass) {

@@ -50,6 +50,27 @@ TEST(StandIns, ACopyIsObservedAsItsParameter) {
   EXPECT_TRUE(watch.listener->unrecorded.empty());
 }
 
+TEST(StandIns, ACopyWhoseGradientSomebodyElseMakesIsRecorded) {
+  torch::nn::Conv2d convolution(3, 4, 3);
+  torch::nn::Sequential model(convolution);
+  Watch watch(*model);
+  const auto x = drawn({2, 3, 8, 8}).requires_grad_();
+  const auto use = [&](StandIns::Gradient gradient) {
+    StandIns stand_ins;
+    const auto constant = wide(convolution->weight).detach();
+    stand_ins.add(constant, convolution->weight, gradient);
+    torch::conv2d(x, constant).square().sum().backward();
+    watch.observer.rethrow_failure();
+  };
+  use(StandIns::Gradient::ByOperator);
+  EXPECT_EQ(watch.listener->gradients.size(), 0U);
+  EXPECT_EQ(watch.listener->unrecorded.size(), 1U);
+  use(StandIns::Gradient::BySomebodyElse);
+  EXPECT_EQ(watch.listener->gradients.size(), 1U);
+  EXPECT_EQ(watch.listener->unrecorded.size(), 1U);
+  EXPECT_EQ(watch.weights(), (Names{"0.weight", "0.weight"}));
+}
+
 TEST(StandIns, AViewOfACopyIsTheSameViewOfItsParameter) {
   torch::nn::Conv2d convolution(2, 6, 3);
   torch::nn::Linear linear(5, 6);

@@ -9,7 +9,7 @@
 namespace adaact {
 
 /// While this lives, this thread's work on a GPU goes to a stream of its own: graphs cannot be captured on
-/// the default one, and all threads share it. Work from before is done when it begins, its own when it
+/// the default one, and all threads share it. It goes before what layers make aside. Work from before is done when it begins, its own when it
 /// ends. On other devices it does nothing.
 class OwnStream {
  public:
@@ -17,7 +17,8 @@ class OwnStream {
     if (!device.is_cuda()) return;
     const c10::impl::VirtualGuardImpl streams(device.type());
     streams.getStream(device).synchronize();
-    guard_ = std::make_unique<c10::StreamGuard>(streams.getStreamFromGlobalPool(device));
+    guard_ = std::make_unique<c10::StreamGuard>(
+        streams.getStreamFromGlobalPool(device, /*isHighPriority=*/true));
   }
   ~OwnStream() {
     if (!guard_) return;
