@@ -131,21 +131,17 @@ void check_model(const TensorFile& checkpoint, const NamedTensors& tensors,
   }
 }
 
-/// A generator of the same kind, for nobody else to draw from.
-at::Generator spare_generator(at::Generator generator) {
-  // LibTorch 1.13 never frees what clone() makes.
-  if (generator.device().is_cpu()) return at::detail::createCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.clone();
-}
-
-/// Tries a state on another generator of the same kind.
+/// Tries a state and puts back the one that was there. Not on a clone of the generator: LibTorch 1.13 never frees what
+/// clone() makes, and with a GPU's generator of LibTorch 2.11 a program has crashed.
 void check_generator(const at::Generator& generator, const TensorFile& checkpoint, const char* name,
                      const std::string& source) {
   const auto& state = tensor_of(checkpoint, name, source);
+  const auto before = state_of(generator);
   try {
-    spare_generator(generator).set_state(state);
+    set_state(generator, state);
+    set_state(generator, before);
   } catch (const c10::Error& error) {
+    set_state(generator, before);
     TORCH_CHECK(false, "adaact: ", source, ": '", name, "', ", state.scalar_type(), " ",
                 state.sizes(), ", is no state of a random generator: ", error_text(error));
   }
