@@ -44,8 +44,7 @@ class DeviceBatches {
       options.shuffle = false;
       return options;
     }
-    /// Those of a loader. float32 whatever the precision of the model, so that the first layer sees what
-    /// it sees of the loader.
+    /// Those of a loader, whose images are float32.
     static Options of(const LoaderOptions& loader, bool channels_last) {
       Options options;
       options.batch_size = loader.batch_size;

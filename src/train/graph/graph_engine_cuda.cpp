@@ -178,7 +178,9 @@ class GraphEngine : public StepEngine {
   using Kind = std::pair<bool, std::vector<bool>>;
 
   DeviceBatches::Options options_of(const Loader& data) const {
-    return DeviceBatches::Options::of(data.options(), task_.passes.channels_last);
+    auto options = DeviceBatches::Options::of(data.options(), task_.passes.channels_last);
+    options.dtype = task_.passes.image_dtype();
+    return options;
   }
 
   void run_passes(Step& step, bool is_last) {

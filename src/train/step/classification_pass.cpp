@@ -24,6 +24,7 @@ bool has_fused_loss(const torch::Tensor& logits, const torch::Tensor& labels) {
 
 torch::Tensor prepared_images(const Batch& batch, const PassSettings& settings) {
   return batch.images.to(settings.device)
+      .to(settings.image_dtype())
       .contiguous(settings.channels_last ? torch::MemoryFormat::ChannelsLast
                                          : torch::MemoryFormat::Contiguous);
 }

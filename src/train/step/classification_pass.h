@@ -18,6 +18,12 @@ struct PassSettings {
   bool bf16 = false;             // autocast
   bool channels_last = false;    // images; the weights are the model's own matter
   double label_smoothing = 0.0;  // of the loss that is trained
+
+  /// Of the images. Under autocast on a GPU they are rounded when they are made, and not a second time, with a copy
+  /// that lives until the backward pass, by the first layer.
+  torch::ScalarType image_dtype() const {
+    return bf16 && device.is_cuda() ? torch::kBFloat16 : torch::kFloat32;
+  }
 };
 
 /// A batch's images where and how the model wants them.
