@@ -6,6 +6,7 @@
 #include <adaact/data/datasets.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
+#include <adaact/ranks/mpi.h>
 #include <torch/version.h>
 #include <nlohmann/json.hpp>
 
@@ -32,14 +33,22 @@ const char* cuda_support() {
   return cuda_version().empty() ? "built without CUDA" : "built with CUDA";
 }
 
+const char* mpi_support() { return has_mpi() ? "built with MPI" : "built without MPI"; }
+
 ordered_json collect() {
   auto found = ordered_json::object();
   for (const auto& [name, folder] : datasets_found()) found[name] = folder.string();
-  return {{"adaact", ADAACT_VERSION},    {"libtorch", TORCH_VERSION},
-          {"compiler", __VERSION__},     {"threads", std::thread::hardware_concurrency()},
-          {"cuda", cuda_support()},      {"gpus", list_of_gpus()},
-          {"models", model_names()},     {"optimizers", optimizer_names()},
-          {"datasets", dataset_names()}, {"datasets_found", found}};
+  return {{"adaact", ADAACT_VERSION},
+          {"libtorch", TORCH_VERSION},
+          {"compiler", __VERSION__},
+          {"threads", std::thread::hardware_concurrency()},
+          {"cuda", cuda_support()},
+          {"gpus", list_of_gpus()},
+          {"mpi", mpi_support()},
+          {"models", model_names()},
+          {"optimizers", optimizer_names()},
+          {"datasets", dataset_names()},
+          {"datasets_found", found}};
 }
 
 std::string joined(const ordered_json& names) {
@@ -61,6 +70,8 @@ void print(const ordered_json& info) {
                 gpu["name"].get<std::string>().c_str(), gpu["memory_bytes"].get<double>() / 1e9);
   }
   if (info["gpus"].empty()) std::printf("            no GPU, %s\n", text("cuda").c_str());
+  std::printf("ranks       %s\n", has_mpi() ? "built with MPI: mpirun -n 4 adaact train ..."
+                                            : "built without MPI, so there is one process");
   std::printf("models      %s\n", joined(info["models"]).c_str());
   std::printf("optimizers  %s\n", joined(info["optimizers"]).c_str());
   std::printf("data sets   %s\n", joined(info["datasets"]).c_str());

@@ -1,7 +1,8 @@
 # adaact_room_sources(<variable> <room>...)
 #
 # All sources of these folders of src/ and of those within them. A source that only a build with CUDA can
-# compile is a .cu or ends in _cuda.cpp. One that ends in _without_cuda.cpp stands in for it in the others.
+# compile is a .cu or ends in _cuda.cpp. One that ends in _without_cuda.cpp stands in for it in the others. In
+# the same way sources that begin with mpi_ need MPI, but for mpi_without.cpp, which stands in for them.
 function(adaact_room_sources variable)
   set(sources)
   foreach(room IN LISTS ARGN)
@@ -15,6 +16,14 @@ function(adaact_room_sources variable)
     set(stand_ins ${sources})
     list(FILTER stand_ins INCLUDE REGEX "_without_cuda\\.cpp$")
     list(FILTER sources EXCLUDE REGEX "(\\.cu|_cuda\\.cpp)$")
+    list(APPEND sources ${stand_ins})
+  endif()
+  if(ADAACT_WITH_MPI)
+    list(FILTER sources EXCLUDE REGEX "/mpi_without\\.cpp$")
+  else()
+    set(stand_ins ${sources})
+    list(FILTER stand_ins INCLUDE REGEX "/mpi_without\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/mpi_[a-z_]+\\.cpp$")
     list(APPEND sources ${stand_ins})
   endif()
   set(${variable} ${sources} PARENT_SCOPE)

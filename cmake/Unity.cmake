@@ -4,7 +4,7 @@
 
 # Rooms that are compiled as one, so that LibTorch's headers are parsed for all of them once. Their sizes
 # are about equal, so that two cores are done at about the same time.
-set(ADAACT_UNITED_ROOMS_core kernels observe moments io)
+set(ADAACT_UNITED_ROOMS_core kernels ranks observe moments io)
 set(ADAACT_UNITED_ROOMS_training layers models train)
 set(ADAACT_UNITED_ROOMS_pages report sweep experiments)
 

@@ -3,7 +3,7 @@
 #
 #   scripts/bootstrap.sh           compiler, build tools, libraries
 #   scripts/bootstrap.sh --lint    also clang-format and clang-tidy
-#   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set
+#   scripts/bootstrap.sh --demo    also the Fashion-MNIST data set, but no MPI, which the demo does not need
 #   scripts/bootstrap.sh --browser also Chromium, in which a test looks at the report
 #   scripts/bootstrap.sh --fuzz    also clang with libFuzzer
 #   scripts/bootstrap.sh --deb     also what makes Debian packages
@@ -60,6 +60,9 @@ if [ $browser = yes ]; then
 fi
 if [ $demo = yes ]; then
   packages+=(dataset-fashion-mnist)
+elif [ $deb = no ]; then
+  # Another MPI is as good, if its compiler is on the PATH. Debian's packages are built without.
+  tools+=("mpicxx libopenmpi-dev" "mpirun openmpi-bin")
 fi
 # Debian's python3 comes without ensurepip, others with it.
 if [ $python = yes ] && ! python3 -c 'import ensurepip' 2>/dev/null; then

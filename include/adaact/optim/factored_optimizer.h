@@ -37,6 +37,7 @@ struct FactoredParamState : public torch::optim::OptimizerCloneableParamState<Fa
 };
 
 struct FactorSettings;
+struct FactorSums;
 
 /// What FOOF and KFAC share: when factors are measured, averaged and inverted, and what is done with
 /// the gradient v that comes out:
@@ -75,6 +76,8 @@ class FactoredOptimizer : public ObservingOptimizer {
   const FactoredParamState* find_state(std::size_t index) const;
   const std::vector<KroneckerFactors>* find_factors(std::size_t index) const;
   void choose_what_to_measure();
+  /// Throws what went wrong in an observation.
+  std::vector<FactorSums> observe_on_this_rank();
 
   // Of decide(): what can fail because of what was observed comes first, and changes nothing.
   using Factors = std::vector<KroneckerFactors>;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -8,8 +9,47 @@
 
 #include <adaact/observe/observer.h>
 #include <adaact/optim/named_optimizer.h>
+#include <adaact/ranks/communicator.h>
 
 namespace adaact {
+
+class SharedSums;
+
+/// Whether ranks divide the work on factors: FOOF's, KFAC's and that of AdaAct's full covariance.
+enum class ShareFactors : std::uint8_t {
+  Yes,  // each rank inverts its part of the layers' factors and hands them round
+  No,   // each inverts them all, and nothing but statistics travels
+};
+
+/// Something that can be one optimizer on many ranks.
+class SharesStatistics {
+ public:
+  virtual ~SharesStatistics() = default;
+
+  /// From now on what is observed is added up over the ranks, each of which has the same model and an optimizer like
+  /// this one, and takes the same steps. Sums and counts are what travels, so that a step is what it would be in one
+  /// process that saw the batches of all ranks, whatever part each of them has had; a rank may have had none.
+  ///
+  /// Gradients are not this optimizer's to add up: step() wants those of all ranks, of a loss that is a mean over the
+  /// samples of all. A rank's part of it is the sum over its own samples divided by the number of all.
+  void share_statistics(const std::shared_ptr<Communicator>& ranks,
+                        ShareFactors factors = ShareFactors::Yes);
+
+ protected:
+  SharesStatistics() = default;
+  SharesStatistics(const SharesStatistics&) = default;
+  SharesStatistics(SharesStatistics&&) = default;
+  SharesStatistics& operator=(const SharesStatistics&) = default;
+  SharesStatistics& operator=(SharesStatistics&&) = default;
+
+ private:
+  virtual void share_with(const std::shared_ptr<Communicator>& ranks, ShareFactors factors) = 0;
+};
+
+/// The same for an optimizer of any kind: nothing is to be done where it observes nothing.
+void share_statistics(torch::optim::Optimizer& optimizer,
+                      const std::shared_ptr<Communicator>& ranks,
+                      ShareFactors factors = ShareFactors::Yes);
 
 struct ParameterCoverage {
   std::string name;
@@ -30,8 +70,8 @@ std::ostream& operator<<(std::ostream& out, const std::vector<ParameterCoverage>
 /// counts as there: nobody waits for the device to look at it.)
 ///
 /// step() also throws what went wrong in an observation since the last one. Whatever it throws, the
-/// pending observations are dropped.
-class ObservingOptimizer : public NamedOptimizer {
+/// pending observations are dropped. Where ranks share their statistics, it is thrown on all of them.
+class ObservingOptimizer : public NamedOptimizer, public SharesStatistics {
  public:
   ~ObservingOptimizer() override;
 
@@ -71,15 +111,23 @@ class ObservingOptimizer : public NamedOptimizer {
   /// The gradient of a layer's output is part of what is observed.
   virtual bool needs_output() const { return false; }
 
+  /// For measure(): adds up what this rank has observed. Null where it is on its own.
+  SharedSums* shared_sums() const noexcept { return shared_sums_.get(); }
+  /// For decide(): adds up the factors that each rank has inverted. Null where each does all by itself.
+  SharedSums* shared_factors() const noexcept { return shared_factors_.get(); }
+
   void settle(std::int64_t steps) override;
   void drop_observations() override { discard_observations(); }
   void on_state_loaded() override;
 
  private:
+  void share_with(const std::shared_ptr<Communicator>& ranks, ShareFactors factors) override;
   bool fits(std::size_t bias, std::size_t weight) const;
   void warn_about_unseen_layers() const;
 
   std::unique_ptr<Observer> observer_;
+  std::unique_ptr<SharedSums> shared_sums_;
+  std::unique_ptr<SharedSums> shared_factors_;
   bool first_step_done_ = false;
 };
 

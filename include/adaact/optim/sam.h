@@ -12,6 +12,7 @@
 #include <adaact/observe/layer_map.h>
 #include <adaact/optim/named_state.h>
 #include <adaact/optim/non_finite.h>
+#include <adaact/optim/observing_optimizer.h>
 #include <adaact/optim/options.h>
 #include <torch/optim/optimizer.h>
 
@@ -51,7 +52,9 @@ extern template struct JsonOptions<SamOptions>;
 ///
 /// The closure runs twice. In the second pass the model's buffers, such as BatchNorm's running
 /// statistics, and the base optimizer's activation statistics stay as the first pass left them.
-class Sam : public torch::optim::Optimizer, public HasNamedState {
+///
+/// On many ranks each pass of the closure leaves gradients of all ranks. The base optimizer shares its statistics.
+class Sam : public torch::optim::Optimizer, public HasNamedState, public SharesStatistics {
  public:
   /// Base: any optimizer of this library or of LibTorch over parameters of the module, but for those
   /// that need a closure themselves (another Sam, LBFGS).
@@ -83,6 +86,7 @@ class Sam : public torch::optim::Optimizer, public HasNamedState {
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
+  void share_with(const std::shared_ptr<Communicator>& ranks, ShareFactors factors) override;
   void follow_base_groups();
   void bind(SamOptions& options, std::size_t group) const;
   torch::Tensor take_step(const LossClosure& closure);

@@ -23,6 +23,7 @@
 #include "observe/observed_features.h"
 #include "optim/adaact/codec.h"
 #include "optim/adaact/full_covariance.h"
+#include "optim/adaact/moments_of_ranks.h"
 #include "optim/adaact/outsized.h"
 #include "optim/adaact/plan.h"
 #include "optim/adaact/row_averages.h"
@@ -135,11 +136,19 @@ AdaAct::AdaAct(AdaAct&& other) noexcept = default;
 AdaAct::~AdaAct() = default;
 
 std::shared_ptr<const StepStatistics> AdaAct::measure() {
+  const auto observe_on_this_rank = [this] {
+    auto moments = internals_->accumulator->take();
+    rethrow_failed_observation();
+    for (const auto& observed : moments) {
+      check_observed_shape(parameter(observed.weight), observed.row_end);
+    }
+    return moments;
+  };
   auto inputs = std::make_shared<ObservedInputs>();
-  inputs->moments = internals_->accumulator->take();
-  rethrow_failed_observation();
+  inputs->moments = shared_sums() == nullptr
+                        ? observe_on_this_rank()
+                        : moments_of_ranks(*shared_sums(), observe_on_this_rank);
   for (const auto& observed : inputs->moments) {
-    check_observed_shape(parameter(observed.weight), observed.row_end);
     if (!observed.moment.sum.defined()) continue;
     inputs->checked.push_back({observed.moment.sum, kMomentOfInput, observed.weight});
   }
@@ -167,7 +176,7 @@ void AdaAct::decide(const StepStatistics& statistics) {
   auto& self = *internals_;
   prepare_plan(statistics);
   self.full.prepare(self.plan);
-  FullCovariance::move_covariances(self.plan);
+  FullCovariance::move_covariances(self.plan, shared_factors());
   auto memory = self.full.memory(self.plan);
   const auto on_gpu = describe_for_gpu(self.plan, step_parts().numbers().counted);
   if (on_gpu) {

@@ -36,17 +36,65 @@ bool fits(const torch::Tensor& preconditioner, const RowMoments& moments, std::i
          preconditioner.size(-1) == columns;
 }
 
-/// ((Â + δI)ᵖ + εI)⁻¹, computed anew at the first and then every refresh_period-th observation of a
-/// segment, and otherwise the one given.
-torch::Tensor refreshed(const torch::Tensor& preconditioner, const RowMoments& moments,
-                        std::int64_t columns, const AdaActOptions& options) {
+/// Whether ((Â + δI)ᵖ + εI)⁻¹ is to be computed anew: at the first and then every refresh_period-th observation of a
+/// segment, and where there is none of this shape yet.
+bool is_due(const torch::Tensor& preconditioner, const RowMoments& moments, std::int64_t columns,
+            const AdaActOptions& options) {
   const auto period = options.refresh_period();
   const bool due = std::any_of(
       moments.segments.begin(), moments.segments.end(),
       [&](const RowSegment& segment) { return segment.observations % period == 1 % period; });
-  if (!due && fits(preconditioner, moments, columns)) return preconditioner;
+  return due || !fits(preconditioner, moments, columns);
+}
+
+torch::Tensor refreshed(const RowMoments& moments, std::int64_t columns,
+                        const AdaActOptions& options) {
   const auto a_hat = unbiased(moments, std::get<1>(options.betas()));
   return inverse_power(a_hat.narrow(1, 0, columns).narrow(2, 0, columns), options);
+}
+
+/// The next covariance of a weight and what follows from it.
+struct CovarianceChange {
+  const PlannedUpdate* of;
+  RowMoments moments;
+  torch::Tensor preconditioner;
+  std::int64_t columns;
+
+  torch::Tensor refreshed_preconditioner() const {
+    return refreshed(moments, columns, *of->of.options);
+  }
+  /// Of an eigendecomposition.
+  double cost() const {
+    const auto n = static_cast<double>(columns);
+    return static_cast<double>(moments.ema.size(0)) * n * n * n;
+  }
+};
+
+void refresh(const std::vector<CovarianceChange*>& due, SharedSums* ranks) {
+  if (ranks == nullptr) {
+    for (auto* change : due) change->preconditioner = change->refreshed_preconditioner();
+    return;
+  }
+  if (due.empty()) return;  // on all ranks
+  std::vector<double> costs;
+  std::vector<bool> occasion;
+  for (const auto* change : due) {
+    costs.push_back(change->cost());
+    occasion.resize(std::max(occasion.size(), change->of->of.index + 1));
+    occasion[change->of->of.index] = true;
+  }
+  const auto rank_of = dealt_out(costs, ranks->ranks().size());
+  const auto own_share = [&] {
+    std::vector<SharedSums::Entry> entries;
+    for (std::size_t i = 0; i < due.size(); ++i) {
+      if (rank_of[i] != ranks->ranks().rank()) continue;
+      entries.push_back({{static_cast<std::int64_t>(i)}, due[i]->refreshed_preconditioner(), 1});
+    }
+    return entries;
+  };
+  for (auto& entry : ranks->add_up(own_share, occasion)) {
+    due[static_cast<std::size_t>(entry.key[0])]->preconditioner = entry.sum;
+  }
 }
 
 bool is_updated(const PlannedUpdate& planned) {
@@ -119,34 +167,38 @@ void update_matrix(const PlannedUpdate& planned, const torch::Tensor& scalars,
 
 }  // namespace
 
-void FullCovariance::move_covariances(std::vector<PlannedUpdate>& plan) {
-  struct Change {
-    AdaActParamState* state;
-    RowMoments moments;
-    torch::Tensor preconditioner;
-  };
-  std::vector<Change> changes;
+void FullCovariance::move_covariances(std::vector<PlannedUpdate>& plan, SharedSums* ranks) {
+  std::vector<CovarianceChange> changes;
   for (const auto& planned : plan) {
     const bool is_seen = planned.is_full() && !planned.seen.empty();
     if (!is_seen && planned.rule != Rule::FullCovariance) continue;
     const auto& options = *planned.of.options;
-    const auto columns = columns_of(planned);
-    Change change{planned.state, planned.state->moments(), planned.state->preconditioner()};
+    CovarianceChange change{&planned, planned.state->moments(), planned.state->preconditioner(),
+                            columns_of(planned)};
     if (is_seen) {
       if (change.moments.ema.defined()) change.moments.ema = change.moments.ema.clone();
       const auto [clip_low, clip_high] = options.clip_range();
       update_row_moments(change.moments, planned.seen, std::get<1>(options.betas()), clip_low,
                          clip_high);  // A_t
-    } else if (fits(change.preconditioner, change.moments, columns)) {
+    } else if (fits(change.preconditioner, change.moments, change.columns)) {
       continue;
     }
-    change.preconditioner = following(
-        refreshed(change.preconditioner, change.moments, columns, options), planned.theta);
     changes.push_back(std::move(change));
   }
+  std::vector<CovarianceChange*> due;
   for (auto& change : changes) {
-    change.state->moments(std::move(change.moments));
-    auto& known = change.state->preconditioner();
+    if (is_due(change.preconditioner, change.moments, change.columns, *change.of->of.options)) {
+      due.push_back(&change);
+    }
+  }
+  refresh(due, ranks);
+  for (auto& change : changes) {
+    change.preconditioner = following(change.preconditioner, change.of->theta);
+  }
+  for (auto& change : changes) {
+    auto& state = *change.of->state;
+    state.moments(std::move(change.moments));
+    auto& known = state.preconditioner();
     known = in_place_of(known, change.preconditioner);
   }
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "optim/adaact/plan.h"
+#include "ranks/shared_sums.h"
 
 namespace adaact {
 
@@ -11,9 +12,10 @@ namespace adaact {
 /// apply() is the same work in every step.
 class FullCovariance {
  public:
-  /// A_t of the layers that were observed, and its inverse power where it is due. Whatever fails leaves all
-  /// of them as they were.
-  static void move_covariances(std::vector<PlannedUpdate>& plan);
+  /// A_t of the layers that were observed, and its inverse power where it is due: all of them on this rank, or its
+  /// share of them where the ranks divide the work. Whatever fails leaves all of them as they were, and fails on all
+  /// ranks.
+  static void move_covariances(std::vector<PlannedUpdate>& plan, SharedSums* ranks);
 
   /// Makes M where there is none yet and sends the numbers of this step.
   void prepare(std::vector<PlannedUpdate>& plan);

@@ -5,6 +5,8 @@
 #include <ostream>
 #include <utility>
 
+#include "ranks/shared_sums.h"
+
 namespace adaact {
 namespace {
 
@@ -43,11 +45,32 @@ std::ostream& operator<<(std::ostream& out, const std::vector<ParameterCoverage>
   return out;
 }
 
+void SharesStatistics::share_statistics(const std::shared_ptr<Communicator>& ranks,
+                                        ShareFactors factors) {
+  TORCH_CHECK(ranks != nullptr, "adaact: share_statistics() was given no communicator");
+  share_with(ranks, factors);
+}
+
+void share_statistics(torch::optim::Optimizer& optimizer,
+                      const std::shared_ptr<Communicator>& ranks, ShareFactors factors) {
+  if (auto* shares = dynamic_cast<SharesStatistics*>(&optimizer)) {
+    shares->share_statistics(ranks, factors);
+  }
+}
+
 ObservingOptimizer::ObservingOptimizer(ObservingOptimizer&&) noexcept = default;
 ObservingOptimizer::~ObservingOptimizer() = default;
 
 void ObservingOptimizer::start_observing(std::shared_ptr<Listener> listener) {
   observer_ = std::make_unique<Observer>(model(), std::move(listener));
+}
+
+void ObservingOptimizer::share_with(const std::shared_ptr<Communicator>& ranks,
+                                    ShareFactors factors) {
+  const bool is_alone = ranks->size() == 1;
+  shared_sums_ = is_alone ? nullptr : std::make_unique<SharedSums>(ranks);
+  shared_factors_ =
+      is_alone || factors == ShareFactors::No ? nullptr : std::make_unique<SharedSums>(ranks);
 }
 
 ObservationPause ObservingOptimizer::pause_observation() const { return observer_->pause(); }

@@ -228,10 +228,11 @@ void FactorListener::forget(std::size_t weight) {
               [&](const Kept& kept) { return kept.use->of.weight == weight && kept.is_added; });
 }
 
-std::vector<FactorSums> FactorListener::take() {
+std::vector<FactorSums> FactorListener::take(ZeroGradient zero) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto weight : weights_with_pairs()) {
-    if (gradients_->was_dropped(weight)) forget(weight);
+    const bool is_there = zero == ZeroGradient::IsThere && parameters_[weight].grad().defined();
+    if (!is_there && gradients_->was_dropped(weight)) forget(weight);
   }
   const auto with_pairs = weights_with_pairs();
   for (const auto& [use, is_added, gradient] : kept_) {

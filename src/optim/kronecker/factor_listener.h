@@ -52,8 +52,13 @@ class FactorListener : public Listener {
   OutputGradientListener listen_to_output(const LayerUse& use, const torch::Tensor& input) override;
   void on_unrecorded_use(const LayerUse& use) override;
 
+  /// What it means for the pairs of a weight that its gradient has changed since the last backward pass and is zero.
+  enum class ZeroGradient : std::uint8_t {
+    IsDropped,  // it was zeroed, and they go with it
+    IsThere,    // it is the sum of all ranks' gradients
+  };
   /// Hands over what has been added up and starts anew.
-  std::vector<FactorSums> take();
+  std::vector<FactorSums> take(ZeroGradient zero = ZeroGradient::IsDropped);
   /// The same for nothing; backward passes through what was used so far no longer count.
   void discard();
 

@@ -13,6 +13,7 @@
 #include "optim/base/parameter_update.h"
 #include "optim/base/step_parts.h"
 #include "optim/kronecker/factor_listener.h"
+#include "optim/kronecker/factors_of_ranks.h"
 #include "optim/kronecker/kronecker_factors.h"
 
 namespace adaact {
@@ -124,10 +125,11 @@ void FactoredOptimizer::choose_what_to_measure() {
   internals_->listener->set_layers(std::move(layers));
 }
 
-std::shared_ptr<const StepStatistics> FactoredOptimizer::measure() {
-  auto observed = std::make_shared<ObservedFactors>();
-  const auto hidden = internals_->listener->hidden_uses();
-  observed->sums = internals_->listener->take();
+std::vector<FactorSums> FactoredOptimizer::observe_on_this_rank() {
+  auto& listener = *internals_->listener;
+  const auto hidden = listener.hidden_uses();
+  auto all_sums = listener.take(shared_sums() == nullptr ? FactorListener::ZeroGradient::IsDropped
+                                                         : FactorListener::ZeroGradient::IsThere);
   rethrow_failed_observation();
   for (const auto weight : hidden) {
     TORCH_CHECK(!is_trained(weight), label(), ": the output gradient of the layer with weight '",
@@ -136,8 +138,20 @@ std::shared_ptr<const StepStatistics> FactoredOptimizer::measure() {
                 "itself; call torch::jit::setGraphExecutorOptimize(false) before the module's "
                 "first forward pass. Nothing has changed");
   }
-  for (const auto& sums : observed->sums) {
+  for (const auto& sums : all_sums) {
     check_observed_shape(parameter(sums.weight), sums.end, sums.inputs.sum.size(-1));
+  }
+  return all_sums;
+}
+
+std::shared_ptr<const StepStatistics> FactoredOptimizer::measure() {
+  auto observed = std::make_shared<ObservedFactors>();
+  observed->sums = shared_sums() == nullptr
+                       ? observe_on_this_rank()
+                       : sums_of_ranks(
+                             *shared_sums(), [this] { return observe_on_this_rank(); },
+                             internals_->listener->measured_layers());
+  for (const auto& sums : observed->sums) {
     observed->checked.push_back({sums.inputs.sum, kMomentOfInput, sums.weight});
     if (sums.gradients.sum.defined()) {
       observed->checked.push_back(
@@ -176,6 +190,7 @@ std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factor
     by_weight[sums.weight].push_back(sums);
   }
   std::map<std::size_t, Factors> next;
+  std::vector<DueFactors> due;
   for (const auto weight : managed()) {
     const auto settings = settings_of(weight);
     const auto* known = find_factors(weight);
@@ -186,13 +201,22 @@ std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factor
     if (observed != by_weight.end()) {
       factors = averaged(std::move(factors), std::move(observed->second), settings);
     }
-    const bool due = steps() % settings.inverse_period == 0;
-    for (auto& each : factors) {
-      if (!due && each.is_inverted()) continue;
-      invert(each, unbiased(each.a, each, settings.beta2), unbiased(each.p, each, settings.beta2),
-             weight);
+    auto& kept = next[weight] = std::move(factors);
+    const bool all_are_due = steps() % settings.inverse_period == 0;
+    for (auto& each : kept) {
+      if (all_are_due || !each.is_inverted()) due.push_back({weight, &each});
     }
-    next[weight] = std::move(factors);
+  }
+  const auto invert_anew = [this](const DueFactors& each) {
+    auto& factors = *each.factors;
+    const auto beta2 = settings_of(each.weight).beta2;
+    invert(factors, unbiased(factors.a, factors, beta2), unbiased(factors.p, factors, beta2),
+           each.weight);
+  };
+  if (shared_factors() != nullptr) {
+    invert_on_ranks(*shared_factors(), due, invert_anew);
+  } else {
+    for (const auto& each : due) invert_anew(each);
   }
   return next;
 }

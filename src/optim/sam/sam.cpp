@@ -13,7 +13,6 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
-#include <adaact/optim/observing_optimizer.h>
 #include <torch/optim/lbfgs.h>
 
 #include "io/json_text.h"
@@ -181,6 +180,10 @@ Sam::Sam(LayerMap model, std::vector<torch::Tensor> buffers,
     for (const auto& parameter : group.params()) index_in_model(model_, parameter, "Sam");
   }
   follow_base_groups();
+}
+
+void Sam::share_with(const std::shared_ptr<Communicator>& ranks, ShareFactors factors) {
+  adaact::share_statistics(*base_, ranks, factors);
 }
 
 const SamOptions& Sam::options_of(const torch::optim::OptimizerParamGroup& group) const {

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+namespace adaact {
+
+/// What ranks tell one another beside the sums: whether they are there, and what makes them give up. Messages are so small
+/// that neither side ever waits for the other.
+class MpiRollCall {
+ public:
+  /// Of an answer that has not come.
+  static constexpr std::int64_t kSilent = -1;
+
+  /// `ranks` serves nothing else meanwhile.
+  explicit MpiRollCall(MPI_Comm ranks);
+
+  /// Answers the questions of others, and takes note of their answers and failures. `begun`: how many collectives this
+  /// rank has begun.
+  void listen(std::int64_t begun);
+
+  /// Asks all others how many collectives they have begun.
+  void ask();
+  bool have_all_answered() const;
+  /// By rank; this rank's own is not among them and kSilent too.
+  const std::vector<std::int64_t>& answers() const { return answers_; }
+
+  /// Tells all others why this rank gives up, and with it the whole training.
+  void announce(const std::string& failure);
+  /// What another has announced, or nothing.
+  const std::string& announced() const { return announced_; }
+
+  /// Whether what was said has left this rank.
+  bool is_all_sent();
+
+ private:
+  enum class Kind : std::int64_t { kQuestion, kAnswer, kFailure };
+  struct Message {
+    Kind kind;
+    std::int64_t
+        question;  // the number of a rank's question, so that a late answer is not taken for one to the next
+    std::int64_t begun;
+    std::array<char, 1000> text;
+  };
+  struct Sent {
+    Message message;
+    MPI_Request request;
+  };
+  void send(int rank, const Message& message);
+
+  const MPI_Comm ranks_;
+  int rank_ = 0;
+  int size_ = 0;
+  std::int64_t question_ = 0;
+  std::vector<std::int64_t> answers_;
+  std::string announced_;
+  std::list<Sent> sent_;  // MPI reads them where they are until they have left
+};
+
+}  // namespace adaact

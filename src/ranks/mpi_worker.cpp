@@ -1,0 +1,408 @@
+#include "ranks/mpi_worker.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <utility>
+
+#include <sys/prctl.h>
+
+#include "ranks/mpi_calls.h"
+
+namespace adaact {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// After anything has happened it does not sleep at all for a moment, then longer and longer: what has not come soon may
+// take long. The moment is longer while the program does nothing but wait, and shares the core with none. Numbers on
+// their way must be attended to.
+constexpr duration<double> kAttention = microseconds(50);
+constexpr duration<double> kAttentionWhileWaitedFor = milliseconds(1);
+constexpr duration<double> kShortestNap = microseconds(5);
+constexpr duration<double> kLongestNap = microseconds(200);
+constexpr duration<double> kLongestNapWhileNumbersMove = microseconds(20);
+// Without anything to wait for there are still questions of others.
+constexpr duration<double> kIdleNap = milliseconds(10);
+constexpr duration<double> kBetweenListening = milliseconds(1);
+
+// How long a rank that is there may take to answer.
+constexpr duration<double> kTimeToAnswer = seconds(2);
+// Rank 0 asks first and tells all others what it has found out; they ask for themselves where it does not.
+constexpr duration<double> kHeadStart = milliseconds(2500);
+// How long to start may take beyond the timeout: on thousands of ranks it takes long.
+constexpr duration<double> kTimeToStart = seconds(60);
+// A thread that was away for longer than this was stopped, as a suspended job is, and was not waiting.
+constexpr duration<double> kLongestAbsence = seconds(1);
+
+/// Buffers of collectives that will never be done: MPI may still write to them.
+void keep_for_ever(std::deque<std::shared_ptr<MpiWorker::Task>> tasks) {
+  static auto* const kept = new std::deque<std::shared_ptr<MpiWorker::Task>>;
+  for (auto& task : tasks) kept->push_back(std::move(task));
+}
+
+std::string in_seconds(duration<double> time) {
+  std::ostringstream text;
+  text << time.count() << " s";
+  return text.str();
+}
+
+/// Signals are for the threads of the program.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t signals;
+    sigfillset(&signals);
+    for (const int of_this_thread : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+      sigdelset(&signals, of_this_thread);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+std::unique_ptr<MpiWorker> MpiWorker::start(const MpiOptions& options) {
+  auto worker = std::unique_ptr<MpiWorker>(new MpiWorker(options));
+  {
+    const SignalsBlocked blocked;
+    worker->thread_ = std::thread([its = worker.get()] { its->run(); });
+  }
+  std::unique_lock<std::mutex> lock(worker->mutex_);
+  const auto limit = options.timeout + kTimeToStart;
+  if (!worker->for_callers_.wait_for(lock, limit, [&] { return worker->has_started_; })) {
+    lock.unlock();
+    worker->thread_.detach();
+    static_cast<void>(worker.release());  // the thread, which nothing can end, still uses it
+    throw RankError("not all ranks have started within " + in_seconds(limit));
+  }
+  if (!worker->failure_.empty()) {
+    const auto failure = worker->failure_;
+    lock.unlock();
+    throw RankError(failure);
+  }
+  return worker;
+}
+
+MpiWorker::~MpiWorker() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_leaving_ = true;
+    leaves_by_exception_ = std::uncaught_exceptions() > 0;
+    is_to_wake_ = true;
+  }
+  for_thread_.notify_one();
+  thread_.join();
+}
+
+std::string MpiWorker::describe(std::int64_t rank) const {
+  return "rank " + std::to_string(rank) + " (" + hosts_.at(static_cast<std::size_t>(rank)) + ")";
+}
+
+void MpiWorker::begin(std::shared_ptr<Task> task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.empty()) throw RankError(failure_);
+    new_.push_back(std::move(task));
+    is_to_wake_ = true;
+  }
+  for_thread_.notify_one();
+}
+
+void MpiWorker::wait(const Task& task) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (task.is_done) return;
+  const auto since = Clock::now();
+  ++waiting_callers_;
+  is_to_wake_ = true;
+  for_thread_.notify_one();
+  for_callers_.wait(lock, [&] { return task.is_done || !failure_.empty(); });
+  --waiting_callers_;
+  traffic_.seconds_waited += Seconds(Clock::now() - since).count();
+  if (!task.is_done) throw RankError(failure_);
+}
+
+MpiTraffic MpiWorker::traffic() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return traffic_;
+}
+
+void MpiWorker::abort_all(int exit_code) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  abort_code_ = exit_code;
+  is_to_wake_ = true;
+  for_thread_.notify_one();
+  for_callers_.wait_for(lock, kTimeToAnswer, [] { return false; });
+}
+
+void MpiWorker::run() {
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: naps are short, and the default is half of some
+  try {
+    initialize();
+  } catch (const std::exception& error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failure_ = error.what();
+  }
+  bool has_failed = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    has_started_ = true;
+    has_failed = !failure_.empty();
+  }
+  for_callers_.notify_all();
+  if (has_failed) return;
+  work();
+  if (do_all_come_to_their_end()) MPI_Finalize();
+}
+
+void MpiWorker::initialize() {
+  int is_initialized = 0;
+  MPI_Initialized(&is_initialized);
+  if (is_initialized != 0)
+    throw RankError("mpi_communicator(): this program has started MPI itself");
+  int threads = 0;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &threads), "MPI_Init_thread");
+  if (threads < MPI_THREAD_FUNNELED) {
+    throw RankError("mpi_communicator(): this MPI does not allow a program to have threads");
+  }
+  for (auto* ranks : {&channels_.for_numbers, &channels_.for_arrivals, &for_roll_call_}) {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, ranks), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_set_errhandler(*ranks, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  roll_call_.emplace(for_roll_call_);
+  int size = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  channels_.rank = rank_;
+  channels_.size = size;
+
+  constexpr int kNameLength = MPI_MAX_PROCESSOR_NAME;
+  std::vector<char> names(static_cast<std::size_t>(size * kNameLength));
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(names.data() + rank_ * kNameLength, &length),
+            "MPI_Get_processor_name");
+  check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, names.data(), kNameLength, MPI_CHAR,
+                          channels_.for_arrivals),
+            "MPI_Allgather");
+  for (int rank = 0; rank < size; ++rank) hosts_.emplace_back(names.data() + rank * kNameLength);
+  now_ = Clock::now();
+}
+
+void MpiWorker::work() {
+  for (;;) {
+    look_at_the_clock();
+    const bool goes_on = take_new();
+    bool has_moved = false;
+    try {
+      has_moved = advance();
+      listen();
+      look_for_late_ranks();
+    } catch (const std::exception& error) {
+      roll_call_->announce(error.what());
+      fail(error.what());
+    }
+    if (!goes_on && under_way_.empty()) return;
+    pause(has_moved);
+  }
+}
+
+/// Returns false when nothing more will come.
+bool MpiWorker::take_new() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (abort_code_) {
+    std::fflush(nullptr);
+    MPI_Abort(MPI_COMM_WORLD, *abort_code_);
+  }
+  if (std::exchange(is_to_wake_, false)) last_event_ = now_;
+  is_waited_for_ = waiting_callers_ > 0;
+  for (auto& task : new_) {
+    task->number = ++begun_;
+    task->begun = awake_;
+    under_way_.push_back(std::move(task));
+  }
+  new_.clear();
+  if (leaves_by_exception_) keep_for_ever(std::exchange(under_way_, {}));
+  return !is_leaving_;
+}
+
+void MpiWorker::look_at_the_clock() {
+  const auto before = std::exchange(now_, Clock::now());
+  const Seconds passed = now_ - before;
+  awake_ += std::min(passed, Seconds(kLongestAbsence));
+  if (under_way_.empty()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  traffic_.seconds_busy += passed.count();
+  if (do_numbers_move_) traffic_.seconds_moving += passed.count();
+}
+
+/// Returns whether anything has come further.
+bool MpiWorker::advance() {
+  bool has_moved = false;
+  do_numbers_move_ = false;
+  auto stage_of_previous = MpiCollective::Stage::kDone;
+  for (auto& task : under_way_) {
+    auto& collective = task->collective;
+    const bool has_advanced = collective.advance(stage_of_previous, channels_);
+    has_moved = has_moved || has_advanced;
+    stage_of_previous = collective.stage();
+    if (stage_of_previous == MpiCollective::Stage::kNumbersMove) {
+      do_numbers_move_ = true;
+    } else if (stage_of_previous == MpiCollective::Stage::kDone) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      task->is_done = true;
+      traffic_.bytes += collective.bytes();
+      traffic_.messages += collective.pieces();
+    }
+  }
+  const auto first_not_done = std::remove_if(
+      under_way_.begin(), under_way_.end(),
+      [](const auto& task) { return task->collective.stage() == MpiCollective::Stage::kDone; });
+  if (first_not_done != under_way_.end()) {
+    under_way_.erase(first_not_done, under_way_.end());
+    for_callers_.notify_all();
+  }
+  return has_moved;
+}
+
+void MpiWorker::listen() {
+  if (now_ < next_listening_) return;
+  next_listening_ = now_ + std::chrono::duration_cast<Clock::duration>(kBetweenListening);
+  roll_call_->listen(begun_);
+  if (!roll_call_->announced().empty()) fail(roll_call_->announced());
+}
+
+void MpiWorker::look_for_late_ranks() {
+  if (under_way_.empty()) return;
+  auto& late = *under_way_.front();
+  if (asked_about_ != late.number) {
+    const auto patience = options_.timeout + (rank_ == 0 ? Seconds(0) : Seconds(kHeadStart));
+    if (awake_ - late.begun < patience) return;
+    asked_about_ = late.number;
+    asked_ = awake_;
+    roll_call_->ask();
+  } else if (roll_call_->have_all_answered() || awake_ - asked_ > kTimeToAnswer) {
+    const auto missing = who_is_missing(late);
+    if (!missing.empty()) throw RankError(missing);
+    // All have come by now, so it should be done soon.
+    if (late.had_more_time) {
+      throw RankError("all ranks have come, but a collective was not done within " +
+                      in_seconds(awake_ - late.begun) + ": is the network too slow, or cut?");
+    }
+    late.had_more_time = true;
+    late.begun = awake_;
+    asked_about_ = 0;
+  }
+}
+
+std::string MpiWorker::who_is_missing(const Task& late) const {
+  const auto& answers = roll_call_->answers();
+  // Ranks that have begun less may themselves wait for one that is silent, or that has begun even less.
+  auto fewest = late.number;
+  for (std::int64_t rank = 0; rank < size(); ++rank) {
+    if (rank != rank_) fewest = std::min(fewest, answers[static_cast<std::size_t>(rank)]);
+  }
+  if (fewest == late.number) return "";
+  std::string names;
+  int count = 0;
+  constexpr int kMostNames = 8;
+  for (std::int64_t rank = 0; rank < size(); ++rank) {
+    if (rank == rank_ || answers[static_cast<std::size_t>(rank)] != fewest) continue;
+    if (++count <= kMostNames) names += (count > 1 ? ", " : "") + describe(rank);
+  }
+  if (count > kMostNames) names += " and " + std::to_string(count - kMostNames) + " more";
+  const auto time = in_seconds(options_.timeout);
+  if (fewest == MpiRollCall::kSilent) return names + " did not answer for " + time;
+  return names + " did not come within " + time + ": busy with something else, or stuck";
+}
+
+void MpiWorker::fail(const std::string& failure) {
+  keep_for_ever(std::exchange(under_way_, {}));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    new_.clear();
+    if (failure_.empty()) failure_ = failure;
+  }
+  for_callers_.notify_all();
+}
+
+void MpiWorker::pause(bool has_moved) {
+  if (has_moved) last_event_ = now_;
+  if (last_event_ == now_) nap_ = kShortestNap;
+  if (!under_way_.empty() &&
+      now_ - last_event_ < (is_waited_for_ ? kAttentionWhileWaitedFor : kAttention)) {
+    if (is_waited_for_) std::this_thread::yield();
+    return;
+  }
+  auto nap = Seconds(kIdleNap);
+  if (!under_way_.empty()) {
+    nap = nap_;
+    nap_ =
+        std::min(1.5 * nap_, Seconds(do_numbers_move_ ? kLongestNapWhileNumbersMove : kLongestNap));
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  for_thread_.wait_for(lock, nap, [&] { return is_to_wake_; });
+}
+
+/// Returns whether MPI_Finalize(), which would wait for ever for a rank that is gone, may be called.
+bool MpiWorker::do_all_come_to_their_end() {
+  try {
+    std::string failure;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      failure = failure_;
+      if (failure.empty() && leaves_by_exception_) {
+        roll_call_->announce(describe(rank_) + " has given up because of an error of its own");
+      }
+    }
+    if (!failure.empty() || leaves_by_exception_) {
+      tell_the_others();
+      return false;
+    }
+    std::vector<MPI_Request> end(1);
+    check_mpi(MPI_Ibarrier(for_roll_call_, end.data()), "MPI_Ibarrier");
+    // Others may have much to write at their end: whoever answers is waited for.
+    auto since = awake_;
+    bool has_asked = false;
+    while (!all_done(end)) {
+      std::this_thread::sleep_for(kBetweenListening);
+      look_at_the_clock();
+      roll_call_->listen(begun_);
+      if (!roll_call_->announced().empty()) return false;
+      if (!has_asked && awake_ - since > options_.timeout) {
+        roll_call_->ask();
+        has_asked = true;
+        since = awake_;
+      } else if (has_asked && roll_call_->have_all_answered()) {
+        has_asked = false;
+        since = awake_;
+      } else if (has_asked && awake_ - since > kTimeToAnswer) {
+        return false;
+      }
+    }
+    return true;
+  } catch (const RankError&) {
+    return false;
+  }
+}
+
+/// Gives what was announced the time to leave, which a rank that is gone would never let it.
+void MpiWorker::tell_the_others() {
+  const auto since = awake_;
+  while (!roll_call_->is_all_sent() && awake_ - since < kTimeToAnswer) {
+    std::this_thread::sleep_for(kBetweenListening);
+    look_at_the_clock();
+  }
+}
+
+}  // namespace adaact

@@ -1,0 +1,45 @@
+# Tests by real processes, which mpirun starts: the cases of mpi_*_cases.cpp, which all ranks run at the same time, and
+# mpi_faults_test.cpp, which starts ranks that fail.
+
+# A command, to which the number of ranks and a program are added; empty where there is none.
+set(ADAACT_MPIRUN)
+if(ADAACT_WITH_MPI AND MPIEXEC_EXECUTABLE)
+  set(ADAACT_MPIRUN "${CMAKE_CURRENT_SOURCE_DIR}/ranks/mpirun.sh" "${MPIEXEC_EXECUTABLE}" -n)
+
+  file(GLOB mpi_cases CONFIGURE_DEPENDS ranks/mpi_*_cases.cpp)
+  add_executable(ranks_mpi_tests "${CMAKE_CURRENT_SOURCE_DIR}/ranks/mpi_main.cpp" ${mpi_cases})
+  target_link_libraries(ranks_mpi_tests PRIVATE adaact GTest::gtest)
+  target_include_directories(ranks_mpi_tests PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  adaact_use_precompiled_header(ranks_mpi_tests)
+  adaact_unite_by_room(ranks_mpi_tests)
+
+  add_executable(ranks_mpi_faults ranks/mpi_faults.cpp)
+  target_link_libraries(ranks_mpi_faults PRIVATE adaact)
+  adaact_use_precompiled_header(ranks_mpi_faults)
+endif()
+
+foreach(size RANGE 1 4)
+  set(name ranks_mpi_tests_on_${size})
+  if(ADAACT_MPIRUN)
+    add_test(NAME ${name} COMMAND ${ADAACT_MPIRUN} ${size} $<TARGET_FILE:ranks_mpi_tests>)
+  else()
+    add_test(NAME ${name} COMMAND "${CMAKE_COMMAND}" -E echo "[  SKIPPED ] without MPI or without mpirun")
+    set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120 PROCESSORS ${size})
+endforeach()
+
+set(executable mpi_faults_test)
+if(CMAKE_UNITY_BUILD)
+  set(executable ranks_tests)
+endif()
+list(JOIN ADAACT_MPIRUN "\", \"" words)
+if(ADAACT_MPIRUN)
+  set(faults "$<TARGET_FILE:ranks_mpi_faults>")
+  add_dependencies(${executable} ranks_mpi_faults)
+else()
+  set(faults)
+endif()
+target_compile_definitions(${executable} PRIVATE ADAACT_MPIRUN="${words}" ADAACT_MPI_FAULTS="${faults}")
+set_tests_properties(mpi_faults_test PROPERTIES
+  TIMEOUT 300 PROCESSORS 2 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
