@@ -23,7 +23,13 @@ using Clock = std::chrono::steady_clock;
 struct FilledBuffer {
   BatchBuffer buffer;
   std::int64_t size = 0;
+  std::int64_t whole = 0;  // samples of all parts of the batch
 };
+
+/// Samples of a batch that come before a part of it.
+std::int64_t part_begin(std::int64_t batch, std::int64_t part, std::int64_t parts) {
+  return batch * part / parts;
+}
 
 }  // namespace
 
@@ -33,8 +39,8 @@ class Loader::Impl {
       : dataset_(std::move(dataset)),
         options_(options),
         augmenter_(dataset_->shape(), dataset_->normalization(), options.augment, options.layout),
-        buffers_(dataset_->shape(), std::min(options.batch_size, dataset_->size()), options.layout,
-                 options.pin_memory, options.prefetch + 2) {}
+        buffers_(dataset_->shape(), largest_part(), options.layout, options.pin_memory,
+                 options.prefetch + 2) {}
 
   const Dataset& dataset() const { return *dataset_; }
   const LoaderOptions& options() const { return options_; }
@@ -79,8 +85,12 @@ class Loader::Impl {
     const auto first = [&](const torch::Tensor& all) {
       return all.narrow(0, 0, filled.size).detach();
     };
-    Batch batch{first(filled.buffer.images), first(filled.buffer.labels),
-                first(filled.buffer.samples), epoch_, next_batch_++};
+    Batch batch{first(filled.buffer.images),
+                first(filled.buffer.labels),
+                first(filled.buffer.samples),
+                epoch_,
+                next_batch_++,
+                filled.whole};
     buffers_.lend(filled.buffer);
     return batch;
   }
@@ -88,6 +98,11 @@ class Loader::Impl {
   double seconds_waited() const { return std::chrono::duration<double>(waited_).count(); }
 
  private:
+  std::int64_t largest_part() const {
+    const auto whole = std::min(options_.batch_size, dataset_->size());
+    return (whole + options_.parts - 1) / options_.parts;
+  }
+
   FilledBuffer wait_for_next() {
     const std::atomic<bool> never_abandoned{false};
     const bool ready = prefetch_ && prefetch_->ready();
@@ -99,9 +114,12 @@ class Loader::Impl {
   }
 
   FilledBuffer fill(std::int64_t batch, const std::atomic<bool>& abandoned) {
-    const auto begin = batch * options_.batch_size;
-    const auto size = std::min(options_.batch_size, dataset_->size() - begin);
-    FilledBuffer filled{buffers_.take(), size};
+    const auto batch_begin = batch * options_.batch_size;
+    const auto whole = std::min(options_.batch_size, dataset_->size() - batch_begin);
+    const auto before = part_begin(whole, options_.part, options_.parts);
+    const auto size = part_begin(whole, options_.part + 1, options_.parts) - before;
+    const auto begin = batch_begin + before;
+    FilledBuffer filled{buffers_.take(), size, whole};
     auto* image = filled.buffer.images.data_ptr<float>();
     auto* labels = filled.buffer.labels.data_ptr<std::int64_t>();
     auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
@@ -143,6 +161,9 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& opti
               ", expected > 0");
   TORCH_CHECK(options.workers >= 0, "Loader: workers is ", options.workers, ", expected >= 0");
   TORCH_CHECK(options.prefetch > 0, "Loader: prefetch is ", options.prefetch, ", expected > 0");
+  TORCH_CHECK(options.parts > 0, "Loader: parts is ", options.parts, ", expected > 0");
+  TORCH_CHECK(options.part >= 0 && options.part < options.parts, "Loader: part is ", options.part,
+              ", expected 0 to ", options.parts - 1);
   TORCH_CHECK(!options.pin_memory || torch::cuda::is_available(),
               "Loader: pin_memory is true, expected false where there is no GPU");
   TORCH_CHECK(!options.drop_last || dataset->size() >= options.batch_size,

@@ -8,6 +8,8 @@
 #include "layers/batch_norm_cuda.h"
 #include "layers/layout.h"
 #include "layers/plain_layers.h"
+#include "layers/shared_batch_statistics.h"
+#include "layers/synchronized_batch_norm.h"
 #include "moments/offered_squares.h"
 
 namespace adaact {
@@ -123,7 +125,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
 
 bool can_be_fused(const torch::nn::BatchNorm2d& norm, const torch::Tensor& x,
                   const torch::Tensor& residual) {
-  if (norm.is_empty()) return false;
+  if (norm.is_empty() || SharedBatchStatistics::ranks() != nullptr) return false;
   const auto& options = norm->options;
   if (!may_be_fused(x) || !norm->is_training() || !options.affine() ||
       !options.track_running_stats() || !options.momentum() || x.dim() != 4 ||
@@ -169,7 +171,11 @@ Forked fused(torch::nn::BatchNorm2d& norm, const torch::Tensor& x, const Optiona
 }
 
 torch::Tensor plain(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
-  return norm.is_empty() ? x : norm->forward(x);
+  if (norm.is_empty()) return x;
+  const auto& ranks = SharedBatchStatistics::ranks();
+  const bool uses_batch = norm->is_training() || !norm->options.track_running_stats();
+  if (ranks != nullptr && uses_batch) return synchronized_batch_norm(norm, x, ranks);
+  return norm->forward(x);
 }
 
 }  // namespace

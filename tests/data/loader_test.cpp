@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include <adaact/data/image_folder.h>
 #include <adaact/data/loader.h>
@@ -86,6 +88,39 @@ TEST(Loader, TheNumberOfWorkersDoesNotMatter) {
     const auto batches = all_batches(loader, 2);
     ASSERT_EQ(batches.size(), expected.size());
     for (std::size_t i = 0; i < batches.size(); ++i) expect_same(batches[i], expected[i]);
+  }
+}
+
+TEST(Loader, PartsMakeUpTheBatch) {
+  const auto data = small_data();
+  Loader reference(data, small_options(0));
+  const auto expected = all_batches(reference, 2);
+  for (const std::int64_t parts : {1, 2, 3, 7, 40}) {
+    std::vector<std::vector<adaact::Batch>> by_part;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      auto options = small_options(2);
+      options.part = part;
+      options.parts = parts;
+      Loader loader(data, options);
+      by_part.push_back(all_batches(loader, 2));
+      ASSERT_EQ(by_part.back().size(), expected.size());
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      std::vector<torch::Tensor> images, labels, samples;
+      std::int64_t smallest = expected[i].size(), largest = 0;
+      for (const auto& batches : by_part) {
+        images.push_back(batches[i].images);
+        labels.push_back(batches[i].labels);
+        samples.push_back(batches[i].samples);
+        smallest = std::min(smallest, batches[i].size());
+        largest = std::max(largest, batches[i].size());
+        EXPECT_EQ(batches[i].whole, expected[i].size());
+      }
+      EXPECT_LE(largest - smallest, 1);
+      const adaact::Batch together{torch::cat(images), torch::cat(labels), torch::cat(samples),
+                                   expected[i].epoch,  expected[i].index,  expected[i].whole};
+      expect_same(together, expected[i]);
+    }
   }
 }
 
@@ -222,6 +257,12 @@ TEST(Loader, BadUseSaysWhatWasExpected) {
   options = small_options(1);
   options.prefetch = 0;
   EXPECT_TRUE(contains(error(options), "prefetch is 0, expected > 0"));
+  options = small_options(1);
+  options.parts = 3;
+  options.part = 3;
+  EXPECT_TRUE(contains(error(options), "part is 3, expected 0 to 2"));
+  options.parts = 0;
+  EXPECT_TRUE(contains(error(options), "parts is 0, expected > 0"));
   options = small_options(1);
   options.drop_last = true;
   options.batch_size = 104;

@@ -17,7 +17,10 @@ struct LoaderOptions {
   std::int64_t workers = 1;   // threads; 0 prepares each batch in next()
   std::int64_t prefetch = 4;  // batches at most that are ready or in preparation
   std::uint64_t seed = 0;     // of the order and of the augmentation
-  bool pin_memory = false;    // for copies to a GPU that do not wait
+  // Of every batch only one of so many parts is prepared: the batch itself does not depend on it.
+  std::int64_t part = 0;
+  std::int64_t parts = 1;
+  bool pin_memory = false;  // for copies to a GPU that do not wait
   ImageLayout layout = ImageLayout::Planes;
   AugmentOptions augment;
 
@@ -39,7 +42,9 @@ struct Batch {
   torch::Tensor samples;  // (B) kLong, their indices in the data set
   std::int64_t epoch = 0;
   std::int64_t index = 0;  // in the epoch
+  std::int64_t whole = 0;  // images of all its parts
 
+  /// Images of this part. Where a batch has fewer than parts, some have none.
   std::int64_t size() const { return labels.size(0); }
 };
 

@@ -43,6 +43,7 @@ struct RunConfig {
   std::int64_t epochs = kToFit;
   std::int64_t batch_size = kToFit;
   std::int64_t accumulation = 1;  // batches a step
+  bool sync_batchnorm = false;    // with several ranks: statistics of all their images
   double clip_norm = std::numeric_limits<double>::infinity();
   double label_smoothing = 0.0;
   std::int64_t patience = 0;  // epochs without a better test top-1 that end the run; 0: none does

@@ -10,6 +10,7 @@
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
 #include <adaact/optim/schedules.h>
+#include <adaact/ranks/communicator.h>
 #include <adaact/train/metrics.h>
 #include <torch/optim/optimizer.h>
 
@@ -36,6 +37,11 @@ struct TrainerOptions {
   Schedule schedule = constant_schedule();  // in steps
   std::int64_t update_norm_every = 50;      // steps; it costs a copy of the parameters
   bool channels_last = false;               // of the images; the model's weights are the caller's
+  /// Who trains it together: every rank has a trainer with the same options, and loaders that give its part of each
+  /// batch (LoaderOptions::part). Steps, metrics and evaluations are then those of all.
+  std::shared_ptr<Communicator> ranks = single_process();
+  /// Batch normalisations take the statistics of all ranks' images, not of the rank's own.
+  bool sync_batchnorm = false;
   /// On a GPU: whole steps in CUDA graphs, with the data in its memory. Callbacks then hear of several
   /// steps at once; at multiples of `state_every` steps and at the end of an epoch the model and the
   /// optimizer are as they were left by the step that is told of. Of the optimizer's options only the

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,8 +12,8 @@
 
 namespace adaact {
 
-/// How a run is carried out; none of it changes what it computes. config.json has all of it but the first
-/// and the last.
+/// How a run is carried out; none of it changes what it computes. config.json has all of it but `resume`, `ranks` and
+/// what hears of messages.
 struct RunSettings {
   bool resume = false;
   std::int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
@@ -25,6 +26,9 @@ struct RunSettings {
   /// Ends the run after so many epochs, if it has more, as if it were interrupted by the signal 0; resumed
   /// it goes on. 0: to the end.
   std::int64_t stop_after_epoch = 0;
+  /// Who carries it out together, each rank with a TrainingRun of its own. What is computed does not depend on how many
+  /// they are, but for batch normalisation without RunConfig::sync_batchnorm. Only the first knows the folder.
+  std::shared_ptr<Communicator> ranks = single_process();
   /// Hears of what a user should know: a damaged checkpoint, a replaced head.
   std::function<void(const std::string&)> on_message = [](const std::string&) {};
 
@@ -72,6 +76,9 @@ class TrainingRun {
   RunResult run(TrainingCallback& callback);
 
  private:
+  RunResult lead(TrainingCallback& callback);
+  RunResult follow();
+
   RunConfig config_;
   std::filesystem::path folder_;
   RunSettings settings_;

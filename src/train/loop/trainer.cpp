@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <adaact/optim/observing_optimizer.h>
 #include <torch/torch.h>
 
 #include "kernels/each_once.h"
@@ -16,6 +17,7 @@
 #include "train/graph/own_stream.h"
 #include "train/loop/state_problem.h"
 #include "train/probes/activation_variances.h"
+#include "train/step/of_all_ranks.h"
 #include "train/step/step_engine.h"
 
 namespace adaact {
@@ -59,6 +61,7 @@ class Trainer::Impl {
                 ", expected > 0");
     TORCH_CHECK(options_.update_norm_every >= 1, "Trainer: update_norm_every is ",
                 options_.update_norm_every, ", expected ≥ 1");
+    if (options_.ranks->size() > 1) train_together();
     if (!options_.graph) return;
     const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, test_data_, options_);
     TORCH_CHECK(obstacle.empty(), "Trainer: graph is set, but ", obstacle);
@@ -69,10 +72,11 @@ class Trainer::Impl {
     const OwnStream stream(options_.device);
     if (options_.activation_variances && !variances_) observe_variances();
     if (!engine_) engine_ = make_engine();
-    while (!finished()) {
+    while (!finished_on_any_rank()) {
       const auto last = options_.stop_after_epoch;
       if (last > 0 && state_.epoch >= last) return false;
-      const auto test = train_epoch() ? engine_->evaluate(options_.should_stop) : std::nullopt;
+      const auto test =
+          train_epoch() ? engine_->evaluate([this] { return should_stop(); }) : std::nullopt;
       if (!test) {
         if (variances_) state_.activation_totals = variances_->totals();
         return false;
@@ -117,6 +121,24 @@ class Trainer::Impl {
   }
 
  private:
+  void train_together() {
+    auto& ranks = *options_.ranks;
+    TORCH_CHECK(!options_.activation_variances,
+                "Trainer: activation_variances is set, but there are ", ranks.size(),
+                " ranks, expected 1: variances over a batch need all of its images in one place");
+    for (const auto* data : {&train_data_, &test_data_}) {
+      const auto& of = data->options();
+      TORCH_CHECK(of.parts == ranks.size() && of.part == ranks.rank(),
+                  "Trainer: a loader gives part ", of.part, " of ", of.parts, ", expected part ",
+                  ranks.rank(), " of ", ranks.size(), ", as there are ranks");
+    }
+    share_statistics(optimizer_, options_.ranks);
+  }
+
+  /// A signal reaches one rank sooner than the other, and all must stop before the same step.
+  bool finished_on_any_rank() const { return any_rank(finished(), *options_.ranks); }
+  bool should_stop() const { return any_rank(options_.should_stop(), *options_.ranks); }
+
   void observe_variances() {
     variances_.emplace(model_);
     if (!state_.activation_totals.empty()) variances_->set_totals(state_.activation_totals);
@@ -128,7 +150,9 @@ class Trainer::Impl {
         optimizer_,
         train_data_,
         test_data_,
-        {options_.device, options_.bf16, options_.channels_last, options_.label_smoothing}};
+        {options_.device, options_.bf16, options_.channels_last, options_.label_smoothing},
+        options_.ranks,
+        options_.sync_batchnorm};
     if (options_.graph) return make_graph_engine(task);
     return make_eager_engine(task, options_.accumulation, options_.clip_norm);
   }
@@ -138,7 +162,7 @@ class Trainer::Impl {
     model_.train();
     engine_->start(state_.epoch, state_.batch);
     while (true) {
-      if (options_.should_stop()) return false;
+      if (should_stop()) return false;
       if (state_.batch >= train_data_.batches_per_epoch()) return true;
       take_steps(steps_until_read());
     }
@@ -252,6 +276,7 @@ std::string Trainer::obstacle_to_graph(const torch::optim::Optimizer& optimizer,
   if (!options.device.is_cuda()) return "the device is no GPU";
   if (options.accumulation != 1) return "several batches make a step";
   if (std::isfinite(options.clip_norm)) return "gradients are clipped";
+  if (options.ranks->size() > 1) return "several ranks exchange their gradients";
   return obstacle_to_graph_engine(optimizer, train_data, test_data, options.device);
 }
 const Model& Trainer::model() const noexcept { return impl_->model(); }

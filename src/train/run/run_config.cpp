@@ -54,6 +54,7 @@ void visit_fields(Config& config, Visitor&& visit) {
   visit("epochs", config.epochs);
   visit("batch_size", config.batch_size);
   visit("accumulation", config.accumulation);
+  visit("sync_batchnorm", config.sync_batchnorm);
   visit("clip_norm", config.clip_norm);
   visit("label_smoothing", config.label_smoothing);
   visit("patience", config.patience);

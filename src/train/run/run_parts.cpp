@@ -48,7 +48,8 @@ void lay_out_channels_last(torch::nn::Module& model) {
   }
 }
 
-LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split) {
+LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split,
+                             const RankOf& rank) {
   auto options = LoaderOptions::evaluation();
   if (split == Split::Train) {
     options.shuffle = true;
@@ -60,6 +61,8 @@ LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Spli
   // Enough for all workers to be busy and for a step's batches to be ready when it begins.
   options.prefetch = std::max({options.prefetch, 2 * workers, config.accumulation + 2});
   options.seed = config.seed;
+  options.part = rank.rank;
+  options.parts = rank.ranks;
   return options;
 }
 
@@ -96,11 +99,11 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data)
   return make_model(config.model, options);
 }
 
-RunParts::RunParts(const RunConfig& config, std::int64_t workers)
+RunParts::RunParts(const RunConfig& config, std::int64_t workers, const RankOf& rank)
     : train_data(open_split(config, Split::Train)),
       test_data(open_split(config, Split::Test)),
-      train_loader(train_data, loader_options(config, workers, Split::Train)),
-      test_loader(test_data, loader_options(config, workers, Split::Test)),
+      train_loader(train_data, loader_options(config, workers, Split::Train, rank)),
+      test_loader(test_data, loader_options(config, workers, Split::Test, rank)),
       model(build_model(config, *train_data)) {
   model->to(torch::Device(config.device));
   if (config.memory_format == "channels-last") lay_out_channels_last(*model);
@@ -120,6 +123,7 @@ TrainerOptions step_options(const RunConfig& config) {
   options.bf16 = config.precision == "bf16";
   options.device = torch::Device(config.device);
   options.channels_last = config.memory_format == "channels-last";
+  options.sync_batchnorm = config.sync_batchnorm;
   return options;
 }
 

@@ -16,7 +16,14 @@ namespace adaact {
 /// in parallel and draw random numbers.
 void set_up_libtorch(const RunConfig& config);
 
-LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split);
+/// Whose part of each batch a loader prepares.
+struct RankOf {
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+};
+
+LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split,
+                             const RankOf& rank = {});
 
 std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split);
 
@@ -32,7 +39,7 @@ void lay_out_channels_last(torch::nn::Module& model);
 
 /// What a configuration names, made. Draws the random numbers of the initialisation.
 struct RunParts {
-  RunParts(const RunConfig& config, std::int64_t workers);
+  RunParts(const RunConfig& config, std::int64_t workers, const RankOf& rank = {});
 
   std::string data_description() const;
 

@@ -1,11 +1,14 @@
 #include <adaact/train/training_run.h>
 
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <adaact/models/weights.h>
 #include <adaact/optim/non_finite.h>
+#include <adaact/ranks/gradient_exchange.h>
 #include <adaact/train/evaluate.h>
 #include <adaact/train/model_card.h>
 #include <torch/torch.h>
@@ -16,6 +19,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/interrupt.h"
+#include "train/run/rank_agreement.h"
 #include "train/run/run_file_names.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_journal.h"
@@ -43,6 +47,7 @@ TrainerOptions trainer_options(const RunConfig& config, const RunSettings& setti
   options.state_every = settings.checkpoint_every;
   options.activation_variances = settings.activation_variances;
   options.stop_after_epoch = settings.stop_after_epoch;
+  options.ranks = settings.ranks;
   options.should_stop = [] { return InterruptGuard::received() != 0; };
   options.is_enough = [&config, &best] { return patience_is_over(config, best); };
   if (settings.graph && options.device.is_cuda()) {
@@ -62,9 +67,8 @@ std::string ending_of(const RunConfig& config, const BestEpoch& best, const Trai
 }
 
 /// Goes back to the newest checkpoint, where there is one. Returns how much the run had written.
-JournalSize restore_or_begin(const CheckpointStore& store, const RunSettings& settings,
-                             RunParts& parts, Trainer& trainer) {
-  const auto newest = store.load_newest(settings.on_message);
+JournalSize restore_or_begin(const std::optional<CheckpointStore::Loaded>& newest, RunParts& parts,
+                             Trainer& trainer) {
   if (!newest) return {};
   const auto& source = newest->source;
   const auto state = read_run_state(newest->checkpoint, source);
@@ -110,10 +114,8 @@ class RunInProgress : public TrainingCallback {
     trainer_.add_callback(journal_);
     trainer_.add_callback(*this);
     trainer_.add_callback(callback);
-    if (!train() || !save_test_details()) {
-      save();
-      return {RunResult::Status::Interrupted, InterruptGuard::received(), {}};
-    }
+    if (!train()) return interrupted(signal_of_all(InterruptGuard::received(), *settings_.ranks));
+    if (!save_test_details()) return interrupted(InterruptGuard::received());
     // Where more epochs would go on from; at the end of each epoch it is there already.
     if (settings_.checkpoint_every > 0 && settings_.keep_checkpoints > 0) save();
     save_model();
@@ -143,6 +145,11 @@ class RunInProgress : public TrainingCallback {
     }
   }
 
+  RunResult interrupted(int signal) {
+    save();
+    return {RunResult::Status::Interrupted, signal, {}};
+  }
+
   void save() {
     const RunState state{trainer_.state(), journal_.flush(), data_};
     store_.save(state.trainer.step,
@@ -161,8 +168,10 @@ class RunInProgress : public TrainingCallback {
     const torch::Device device(config_.device);
     std::unique_lock<std::mutex> set_up(set_up_mutex(), std::defer_lock);
     if (device.is_cuda()) set_up.lock();  // another run's capture would take it for its own
+    // Of all test images, whatever part of them was this rank's.
+    Loader test_loader(parts_.test_data, loader_options(config_, settings_.workers, Split::Test));
     const auto evaluation = evaluate_in_detail_unless(
-        [] { return InterruptGuard::received() != 0; }, *parts_.model, parts_.test_loader, device,
+        [] { return InterruptGuard::received() != 0; }, *parts_.model, test_loader, device,
         config_.precision == "bf16", config_.memory_format == "channels-last");
     if (!evaluation) return false;
     write_file_atomically(folder_.path() / kTestDetailsFile, evaluation->details.to_json());
@@ -226,6 +235,43 @@ void tell_of_changes(const RunConfig& config, const RunConfig& there, const RunS
   }
 }
 
+/// Where a run begins, as the first rank tells the others.
+enum class Beginning : std::uint8_t { Nowhere, WithItsParts, AtCheckpoint };
+
+void tell_all(Beginning beginning, Communicator& ranks) {
+  ranks.broadcast({torch::full({1}, static_cast<std::int64_t>(beginning), torch::kInt64)},
+                  /*root=*/0);
+}
+
+Beginning told(Communicator& ranks) {
+  const auto answer = torch::zeros({1}, torch::kInt64);
+  ranks.broadcast({answer}, /*root=*/0);
+  return static_cast<Beginning>(answer.item<std::int64_t>());
+}
+
+/// What the first rank begins with becomes what all begin with.
+void hand_out(std::optional<CheckpointStore::Loaded>& newest, Model& model, Communicator& ranks) {
+  if (newest) {
+    tell_all(Beginning::AtCheckpoint, ranks);
+    share_tensor_file(newest->checkpoint, ranks);
+  } else {
+    tell_all(Beginning::WithItsParts, ranks);
+    share_parameters(model, ranks);
+  }
+}
+
+/// On all ranks at a time, which must have the same data.
+std::unique_ptr<RunParts> make_parts(const RunConfig& config, const RunSettings& settings) {
+  auto& ranks = *settings.ranks;
+  set_up_libtorch(config);
+  auto parts =
+      std::make_unique<RunParts>(config, settings.workers, RankOf{ranks.rank(), ranks.size()});
+  if (ranks.size() > 1) {
+    check_same_on_all_ranks(ranks, "its data", parts->data_description());
+  }
+  return parts;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings)
@@ -243,6 +289,12 @@ TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings
 }
 
 RunResult TrainingRun::run(TrainingCallback& callback) {
+  check_same_run(config_, *settings_.ranks);
+  return settings_.ranks->is_first() ? lead(callback) : follow();
+}
+
+RunResult TrainingRun::lead(TrainingCallback& callback) {
+  auto& ranks = *settings_.ranks;
   // A folder that cannot be used is found before the work of making the parts, and a part that cannot
   // be made before there is a folder.
   std::optional<RunFolder> folder;
@@ -251,28 +303,32 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   if (folder && folder->finished()) {
     if (!asks_for_more(config_, *folder->begun_as())) {
       store.keep_newest(settings_.keep_checkpoints);
+      tell_all(Beginning::Nowhere, ranks);
       return {RunResult::Status::AlreadyFinished, 0, {}};
     }
     TORCH_CHECK(store.has_any(), "adaact: the run in ", folder_.string(),
                 " is finished and has no checkpoint to go on from: it was told to keep none "
                 "(--keep-checkpoints 0)");
   }
+  tell_all(Beginning::WithItsParts, ranks);
   std::unique_lock<std::mutex> set_up(set_up_mutex());
-  set_up_libtorch(config_);
-  RunParts parts(config_, settings_.workers);
+  const auto parts = make_parts(config_, settings_);
   const bool begun = folder && store.has_any();
-  if (!begun && !config_.weights.empty()) load_initial_weights(*parts.model, config_, settings_);
+  if (!begun && !config_.weights.empty()) load_initial_weights(*parts->model, config_, settings_);
   BestEpoch best;
-  Trainer trainer(*parts.model, *parts.optimizer, parts.train_loader, parts.test_loader,
-                  trainer_options(config_, settings_, parts, best));
+  Trainer trainer(*parts->model, *parts->optimizer, parts->train_loader, parts->test_loader,
+                  trainer_options(config_, settings_, *parts, best));
   if (!folder) folder.emplace(folder_, config_, settings_);
-  const auto journal = restore_or_begin(store, settings_, parts, trainer);
+  auto newest = store.load_newest(settings_.on_message);
+  const auto journal = restore_or_begin(newest, *parts, trainer);
   if (config_.patience > 0 || settings_.save_best) {
     best = BestEpoch(folder_ / kMetricsFile, journal.metrics_bytes);
   }
   if (folder->finished() && trainer.finished()) {
+    tell_all(Beginning::Nowhere, ranks);
     return {RunResult::Status::AlreadyFinished, 0, ending_of(config_, best, trainer)};
   }
+  hand_out(newest, *parts->model, ranks);
   if (folder->begun_as()) tell_of_changes(config_, *folder->begun_as(), settings_);
   if (settings_.save_best && best.has_any() && !fs::exists(folder->best_file())) {
     settings_.on_message("best.safetensors begins with the first epoch that is better than the " +
@@ -280,9 +336,37 @@ RunResult TrainingRun::run(TrainingCallback& callback) {
   }
   folder->go_on_as(config_, settings_, trainer.state().epoch);
   folder->add_environment(config_.device);
-  RunInProgress run({config_, settings_, parts, trainer, best, *folder}, journal);
+  RunInProgress run({config_, settings_, *parts, trainer, best, *folder}, journal);
   set_up.unlock();
   return run.run(callback);
+}
+
+/// Trains as the first rank does, and leaves everything that is written to it.
+RunResult TrainingRun::follow() {
+  auto& ranks = *settings_.ranks;
+  const RunResult nothing_to_do{RunResult::Status::AlreadyFinished, 0, {}};
+  if (told(ranks) == Beginning::Nowhere) return nothing_to_do;
+  const auto parts = make_parts(config_, settings_);
+  const BestEpoch of_no_interest;
+  Trainer trainer(*parts->model, *parts->optimizer, parts->train_loader, parts->test_loader,
+                  trainer_options(config_, settings_, *parts, of_no_interest));
+  switch (told(ranks)) {
+    case Beginning::Nowhere:
+      return nothing_to_do;
+    case Beginning::AtCheckpoint: {
+      CheckpointStore::Loaded newest{0, "the checkpoint that rank 0 sent", {}};
+      share_tensor_file(newest.checkpoint, ranks);
+      newest.step = read_run_state(newest.checkpoint, newest.source).trainer.step;
+      restore_or_begin(newest, *parts, trainer);
+      break;
+    }
+    case Beginning::WithItsParts:
+      share_parameters(*parts->model, ranks);
+      break;
+  }
+  const InterruptGuard interrupts;
+  if (trainer.run()) return {RunResult::Status::Finished, 0, {}};
+  return {RunResult::Status::Interrupted, signal_of_all(InterruptGuard::received(), ranks), {}};
 }
 
 }  // namespace adaact

@@ -1,10 +1,14 @@
+#include <optional>
 #include <utility>
 
+#include <adaact/ranks/gradient_exchange.h>
 #include <adaact/train/evaluate.h>
 #include <torch/torch.h>
 
+#include "layers/shared_batch_statistics.h"
 #include "train/probes/activation_probe.h"
 #include "train/step/gradients.h"
+#include "train/step/of_all_ranks.h"
 #include "train/step/step_engine.h"
 
 namespace adaact {
@@ -13,7 +17,10 @@ namespace {
 class EagerEngine : public StepEngine {
  public:
   EagerEngine(const TrainingTask& task, std::int64_t accumulation, double clip_norm)
-      : task_(task), accumulation_(accumulation), clip_norm_(clip_norm) {}
+      : task_(task),
+        accumulation_(accumulation),
+        clip_norm_(clip_norm),
+        exchange_(task.model, task.ranks, shares_of_mean()) {}
 
   void start(std::int64_t epoch, std::int64_t first_batch) override {
     task_.train_data.start(epoch, first_batch);
@@ -28,7 +35,11 @@ class EagerEngine : public StepEngine {
     const auto batches = next_batches();
     reading_.wait_seconds = task_.train_data.seconds_waited() - waited_before;
     reading_.batches = static_cast<std::int64_t>(batches.size());
-    for (const auto& batch : batches) reading_.images += batch.size();
+    std::int64_t own_images = 0;
+    for (const auto& batch : batches) {
+      reading_.images += batch.whole;
+      own_images += batch.size();
+    }
     next_batch_ += reading_.batches;
 
     std::optional<ActivationProbe> probe;
@@ -42,7 +53,9 @@ class EagerEngine : public StepEngine {
         reading_.loss = sums.loss;
         reading_.correct = sums.correct;
         reading_.gradient_norm = norm;
-        if (probe) second_moments_ = probe->take();
+        if (probe) {
+          second_moments_ = of_all_ranks(probe->take(), own_images, task_.model, *task_.ranks);
+        }
       }
       return torch::tensor(sums.loss, torch::kFloat64);
     });
@@ -53,11 +66,22 @@ class EagerEngine : public StepEngine {
 
   std::optional<Evaluation> evaluate(const std::function<bool()>& should_stop) override {
     const auto& passes = task_.passes;
-    return evaluate_unless(should_stop, task_.model, task_.test_data, passes.device, passes.bf16,
-                           passes.channels_last);
+    // What a rank's own images have made of them, such as running averages, is not everybody's.
+    task_.ranks->broadcast(task_.model.buffers(), /*root=*/0);
+    const auto own = evaluate_unless(should_stop, task_.model, task_.test_data, passes.device,
+                                     passes.bf16, passes.channels_last);
+    if (!own) return std::nullopt;
+    return of_all_ranks(*own, *task_.ranks);
   }
 
  private:
+  /// Each rank's loss is its images' share of the mean over all.
+  static GradientExchangeOptions shares_of_mean() {
+    GradientExchangeOptions options;
+    options.reduction = GradientExchangeOptions::Reduction::Sum;
+    return options;
+  }
+
   std::vector<Batch> next_batches() {
     std::vector<Batch> batches;
     while (static_cast<std::int64_t>(batches.size()) < accumulation_) {
@@ -75,20 +99,30 @@ class EagerEngine : public StepEngine {
 
   /// All batches of a step; the gradients are those of the mean loss.
   Sums accumulate_gradients(const std::vector<Batch>& batches) {
-    Sums sums;
-    for (const auto& batch : batches) {
+    std::optional<SharedBatchStatistics> statistics;
+    if (task_.sync_batchnorm && task_.ranks->size() > 1) statistics.emplace(task_.ranks);
+    const auto of_step = torch::zeros({2}, torch::kFloat64);
+    auto* sums = of_step.data_ptr<double>();
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const auto& batch = batches[i];
+      std::optional<GradientExchange::Hold> until_last;
+      if (i + 1 < batches.size()) until_last.emplace(exchange_.hold());
+      if (batch.size() == 0 && !statistics) continue;
       const auto labels = batch.labels.to(task_.passes.device);
       const auto pass = training_pass(task_.model, prepared_images(batch, task_.passes), labels,
                                       reading_.images, task_.passes);
-      sums.loss += pass.loss.item<double>();
-      sums.correct += pass.correct(labels).item<std::int64_t>();
+      sums[0] += pass.loss.item<double>();
+      sums[1] += pass.correct(labels).item<double>();
     }
-    return sums;
+    exchange_.finish();
+    task_.ranks->sum({of_step});
+    return {sums[0], static_cast<std::int64_t>(sums[1])};
   }
 
   const TrainingTask task_;
   const std::int64_t accumulation_;
   const double clip_norm_;
+  GradientExchange exchange_;
   std::int64_t next_batch_ = 0;
   StepReading reading_;
   SecondMoments second_moments_;

@@ -21,6 +21,7 @@ std::optional<Evaluation> pass_over(const std::function<bool()>& should_stop, Mo
   loader.start(/*epoch=*/0);
   while (const auto batch = loader.next()) {
     if (should_stop()) return std::nullopt;
+    if (batch->size() == 0) continue;  // all of its images are other ranks'
     const auto logits =
         forward_with_autocast(model, prepared_images(*batch, settings), settings.bf16);
     const auto best = best_classes(logits);

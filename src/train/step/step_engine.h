@@ -9,6 +9,7 @@
 
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
+#include <adaact/ranks/communicator.h>
 #include <adaact/train/metrics.h>
 #include <torch/optim/optimizer.h>
 
@@ -23,6 +24,9 @@ struct TrainingTask {
   Loader& train_data;
   Loader& test_data;
   PassSettings passes;
+  /// Who else trains it. The loaders then give this rank's part of each batch.
+  std::shared_ptr<Communicator> ranks = single_process();
+  bool sync_batchnorm = false;  // statistics of all ranks' images
 };
 
 /// What a step was like, with the model as it was before it.
@@ -30,7 +34,7 @@ struct StepReading {
   double loss = 0.0;
   std::int64_t correct = 0;
   double gradient_norm = 0.0;  // before clipping
-  std::int64_t images = 0;
+  std::int64_t images = 0;     // of all ranks
   std::int64_t batches = 0;
   double wait_seconds = 0.0;  // for data
 };
