@@ -9,17 +9,38 @@
 #include "commands.h"
 #include "output.h"
 #include "run_options.h"
+#include "tool_ranks.h"
 
 namespace adaact::app {
 namespace {
 
 using nlohmann::ordered_json;
 
+/// A rank waits for as long as the first measures by itself.
+constexpr double kRankTimeoutSeconds = 600.0;
+
 struct BenchArguments {
   BenchmarkOptions options;
   std::string graph = "on";
   bool json = false;
 };
+
+ordered_json json_of(const ExchangeCost& cost) {
+  const auto hidden = cost.hidden_of_all();
+  return {{"gradient_bytes", cost.gradient_bytes},
+          {"statistics_bytes", cost.statistics_bytes},
+          {"messages", cost.messages},
+          {"largest_message_bytes", cost.largest_message_bytes},
+          {"waited_ms", cost.waited_ms()},
+          {"waited_for_gradients_ms", cost.waited_for_gradients_ms},
+          {"waited_for_statistics_ms", cost.waited_for_statistics_ms},
+          {"under_way_ms", cost.under_way_ms},
+          {"hidden", cost.hidden},
+          {"hidden_of_all", hidden ? ordered_json(*hidden) : ordered_json()},
+          {"alone_ms_per_step", cost.alone_ms_per_step},
+          {"alone_peak_bytes", cost.alone_peak_bytes},
+          {"efficiency", cost.efficiency}};
+}
 
 ordered_json json_of(const OptimizerCost& cost) {
   ordered_json json{{"optimizer", cost.optimizer},
@@ -40,6 +61,7 @@ ordered_json json_of(const OptimizerCost& cost) {
     const auto fraction = cost.update->fraction_of_floor();
     json["fraction_of_floor"] = fraction ? ordered_json(*fraction) : ordered_json();
   }
+  if (cost.exchange) json["exchange"] = json_of(*cost.exchange);
   return json;
 }
 
@@ -51,10 +73,17 @@ ordered_json json_of(const GpuCost& cost) {
   return json;
 }
 
+ordered_json json_of(const RanksCost& cost) {
+  auto sums = ordered_json::array();
+  for (const auto& sum : cost.sums) sums.push_back({{"bytes", sum.bytes}, {"ms", sum.ms}});
+  return {{"ranks", cost.ranks}, {"images_of_first", cost.images_of_first}, {"sums", sums}};
+}
+
 void print_result_as_json(const BenchmarkResult& result) {
   ordered_json json{{"optimizers", ordered_json::array()}};
   for (const auto& cost : result.optimizers) json["optimizers"].push_back(json_of(cost));
   if (result.gpu) json["gpu"] = json_of(*result.gpu);
+  if (result.ranks) json["ranks"] = json_of(*result.ranks);
   print_json(json);
 }
 
@@ -106,12 +135,48 @@ void print_batches(const GpuCost& gpu) {
       gpu.ms_per_batch, gpu.batch_images_per_second);
 }
 
+void print_exchange(const std::vector<OptimizerCost>& costs, const RanksCost& ranks) {
+  std::printf(
+      "\n%lld ranks share each batch; times and memory are those of rank 0, which has %lld "
+      "images.\n"
+      "What is added up over the ranks in a step, how long is waited for it, how much of the\n"
+      "exchange passes hide, and rank 0 by itself on as many images while the others wait:\n\n"
+      "optimizer  gradients MB  statistics MB  waited ms  hidden  alone ms  alone peak MB  "
+      "efficiency\n",
+      static_cast<long long>(ranks.ranks), static_cast<long long>(ranks.images_of_first));
+  for (const auto& cost : costs) {
+    const auto& exchange = *cost.exchange;
+    std::printf("%-9s  %12.3f  %13.3f  %9.3f  %6.3f  %8.3f  %13.1f  %10.3f\n",
+                cost.optimizer.c_str(), megabytes(exchange.gradient_bytes),
+                megabytes(exchange.statistics_bytes), exchange.waited_ms(), exchange.hidden,
+                exchange.alone_ms_per_step, megabytes(exchange.alone_peak_bytes),
+                exchange.efficiency);
+  }
+  std::printf("\na sum over the ranks while none of them computes:");
+  for (const auto& sum : ranks.sums) {
+    std::printf("%s %lld bytes %.3f ms", &sum == ranks.sums.data() ? "" : ",",
+                static_cast<long long>(sum.bytes), sum.ms);
+  }
+  std::printf("\n");
+}
+
 void print_result(const BenchmarkResult& result) {
   print_costs(result.optimizers);
+  if (result.ranks) print_exchange(result.optimizers, *result.ranks);
   if (!result.gpu) return;
   print_steps_without_graph(result.optimizers);
   if (result.gpu->forward_backward_ms) print_updates(result.optimizers, *result.gpu);
   print_batches(*result.gpu);
+}
+
+/// Puts the tool's ranks to work together, each with its share of the machine.
+void join_ranks_of(BenchmarkOptions& options) {
+  options.ranks = join_ranks(kRankTimeoutSeconds);
+  if (options.ranks->size() == 1) return;
+  if (!options.ranks->is_first()) silence_notices();
+  const auto place = place_on_machine(*options.ranks);
+  if (options.threads == 0) options.threads = place.threads();
+  options.device = place.device(options.device);
 }
 
 }  // namespace
@@ -134,11 +199,13 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "Print the result as JSON");
   command->callback([arguments, &exit_code] {
     auto options = arguments->options;
+    join_ranks_of(options);
     options.graph = is_on("graph", arguments->graph);
     use_available_device(options);
     const auto result = measure_optimizers(options);
-    arguments->json ? print_result_as_json(result) : print_result(result);
     exit_code = 0;
+    if (!options.ranks->is_first()) return;
+    arguments->json ? print_result_as_json(result) : print_result(result);
   });
 }
 

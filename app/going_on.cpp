@@ -93,10 +93,10 @@ void go_on_with(RunConfig& config, const BegunRun& begun, CLI::App& command) {
 
 void check_it_may_begin(const std::string& folder, const CLI::App& command) {
   static const std::set<std::string> of_going_on{
-      "--out",      "--resume",           "--epochs", "--patience",
-      "--device",   "--threads",          "--quiet",  "--workers",
-      "--json",     "--keep-checkpoints", "--graph",  "--checkpoint-every",
-      "--data-dir", "--save-best"};
+      "--out",      "--resume",           "--epochs",      "--patience",
+      "--device",   "--threads",          "--quiet",       "--workers",
+      "--json",     "--keep-checkpoints", "--graph",       "--checkpoint-every",
+      "--data-dir", "--save-best",        "--rank-timeout"};
   const auto says_what_to_train = [](const CLI::Option* option) {
     return option->count() > 0 && of_going_on.count(option->get_name()) == 0;
   };

@@ -13,6 +13,7 @@
 #include "report/format.h"
 #include "signal_answer.h"
 #include "status_line.h"
+#include "tool_ranks.h"
 
 namespace adaact::app {
 namespace {
@@ -251,7 +252,7 @@ class ProgressBar : public EpochLines {
 std::unique_ptr<TrainingCallback> make_progress(Verbosity verbosity,
                                                 const Introduction& introduction) {
   if (verbosity != Verbosity::Normal) return std::make_unique<StepNotes>();
-  if (::isatty(STDOUT_FILENO) != 0) return std::make_unique<ProgressBar>(introduction);
+  if (prints_to_terminal()) return std::make_unique<ProgressBar>(introduction);
   return std::make_unique<TimedEpochLines>(introduction);
 }
 

@@ -23,6 +23,7 @@
 #include "kernels/bf16_on_cpu.h"
 #include "signal_answer.h"
 #include "status_line.h"
+#include "tool_ranks.h"
 
 namespace {
 
@@ -103,23 +104,30 @@ int run(int argc, char** argv) {
   add_help_command(app, exit_code);
   const auto help_text = std::make_shared<HelpText>();
   for (auto* command : app.get_subcommands({})) {
+    const auto name = command->get_name();
+    if (name != "train" && name != "bench") {
+      command->preparse_callback([name](std::size_t /*arguments*/) { check_is_alone(name); });
+    }
     command->get_help_ptr()->group("");  // left out: whoever reads the help knows --help
     command->formatter(help_text);
     refuse_empty_values(*command);
   }
+  const auto fail = [](const std::string& message, int code) {
+    fail_on_ranks(message, code);
+    print_message(message);
+    return code;
+  };
   try {
     app.parse(argc, argv);
+    leave_ranks();
   } catch (const CLI::Success& wish) {  // help or version
-    return app.exit(wish);
+    return is_first_of_started() ? app.exit(wish) : 0;
   } catch (const CLI::ParseError& error) {
-    print_message(explain(app, error));
-    return 2;
+    return fail(explain(app, error), 2);
   } catch (const c10::ValueError& error) {  // of something that was typed
-    print_message(with_option_names(adaact::error_text(error), app, OptionNames::OfValues));
-    return 2;
+    return fail(with_option_names(adaact::error_text(error), app, OptionNames::OfValues), 2);
   } catch (const std::exception& error) {
-    print_message(with_option_names(adaact::error_text(error), app, OptionNames::OfFields));
-    return 1;
+    return fail(with_option_names(adaact::error_text(error), app, OptionNames::OfFields), 1);
   }
   return exit_code;
 }

@@ -15,6 +15,8 @@
 #include "run_options.h"
 #include "run_summary.h"
 #include "smaller_rate.h"
+#include "tool_ranks.h"
+#include "train/run/rank_agreement.h"
 #include "train_block.h"
 #include "train_seeds.h"
 #include "training_options.h"
@@ -29,18 +31,23 @@ struct TrainArguments {
   OutputOptions output;
   std::vector<std::uint64_t> seeds;  // empty: that of the configuration
   std::string graph = "on";
+  double rank_timeout = 30.0;  // seconds
 };
 
-/// Takes from the folder all that was not typed.
-void take_over(TrainArguments& arguments, CLI::App& command) {
+/// Takes from the folder all that was not typed; false where there is nothing to go on with.
+bool take_over(TrainArguments& arguments, CLI::App& command) {
   const bool seeds_were_typed = !arguments.seeds.empty();
   auto begun = begun_run_in(arguments.out);
   if (seeds_were_typed && begun && begun->seeds.empty()) begun.reset();  // seeds lie below a folder
-  if (!begun) return check_it_may_begin(arguments.out, command);
+  if (!begun) {
+    check_it_may_begin(arguments.out, command);
+    return false;
+  }
   arguments.settings = RunSettings::read(begun->config_file);
   arguments.graph = arguments.settings.graph ? "on" : "off";
   go_on_with(arguments.config, *begun, command);
   if (!seeds_were_typed) arguments.seeds = begun->seeds;
+  return true;
 }
 
 int run_alone(RunConfig config, const std::string& out, const RunSettings& settings,
@@ -73,14 +80,56 @@ int run_alone(RunConfig config, const std::string& out, const RunSettings& setti
   return 0;
 }
 
+/// Of the ranks the first alone gives notice of anything.
+std::shared_ptr<Communicator> join_ranks_of(const TrainArguments& arguments) {
+  constexpr double kLongestWait = 1e6;  // days, and far from what a clock cannot count
+  TORCH_CHECK_VALUE(arguments.rank_timeout > 0.0 && arguments.rank_timeout <= kLongestWait,
+                    "rank_timeout is ", arguments.rank_timeout, ", expected > 0 and at most ",
+                    kLongestWait);
+  auto ranks = join_ranks(arguments.rank_timeout);
+  if (!ranks->is_first()) silence_notices();
+  return ranks;
+}
+
+/// take_over() by the first rank, which alone need see the folder: what it has found there the others go on with.
+void take_over_together(TrainArguments& arguments, CLI::App& command, Communicator& ranks) {
+  check_same_run(arguments.config, ranks);  // as they were typed
+  const bool found = ranks.is_first() && take_over(arguments, command);
+  if (ranks.size() == 1) return;
+  const auto of_first = ranks.gather(found ? arguments.config.to_json() : "").front();
+  if (ranks.is_first() || of_first.empty()) return;
+  arguments.config = RunConfig::from_json(of_first, "what rank 0 sent");
+  const auto typed = command.get_options([](const auto* option) { return option->count() > 0; });
+  for (auto* option : typed) option->run_callback();  // such as where a rank's own data lie
+}
+
+/// Puts the ranks to work together, each with its share of the machine.
+void work_together(TrainArguments& arguments, const CLI::App& command,
+                   const std::shared_ptr<Communicator>& ranks) {
+  if (ranks->size() == 1) return;
+  TORCH_CHECK_VALUE(arguments.seeds.empty(), "seeds are given, but there are ", ranks->size(),
+                    " ranks, expected one process: several seeds are trained side by side in it");
+  arguments.settings.ranks = ranks;
+  if (!ranks->is_first()) arguments.output = {/*quiet=*/true, /*json=*/false};
+  auto& config = arguments.config;
+  const auto place = place_on_machine(*ranks);
+  // Those that a run was begun with were one rank's, of as many as there were then.
+  if (command.count("--threads") == 0) config.threads = 0;
+  if (command.count("--device") == 0 && config.device != "cpu") config.device = "cuda";
+  if (config.threads == 0) config.threads = place.threads();
+  config.device = place.device(config.device);
+}
+
 int run_training(TrainArguments& arguments, CLI::App& command) {
-  if (arguments.settings.resume) take_over(arguments, command);
-  const auto verbosity = arguments.output.verbosity();
-  if (verbosity == Verbosity::Quiet) silence_notices();
+  const auto ranks = join_ranks_of(arguments);
+  if (arguments.settings.resume) take_over_together(arguments, command, *ranks);
   auto& settings = arguments.settings;
   settings.graph = is_on("graph", arguments.graph);
   settings.on_message = print_notice;
   use_available_device_of_run(arguments.config);
+  work_together(arguments, command, ranks);
+  const auto verbosity = arguments.output.verbosity();
+  if (verbosity == Verbosity::Quiet) silence_notices();
   if (arguments.seeds.empty()) {
     return run_alone(arguments.config, arguments.out, settings, verbosity);
   }
@@ -108,6 +157,8 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_negative());
+  add_option(*command, "--rank-timeout", arguments->rank_timeout,
+             "Under mpirun: seconds to wait for a rank");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
   command->add_flag("--activation-variances", settings.activation_variances,
                     "Measure them in every step");

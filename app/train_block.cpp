@@ -77,8 +77,12 @@ std::vector<std::string> model_words(const RunConfig& config, const Trainer& tra
   return words;
 }
 
-std::vector<std::string> device_words(const RunConfig& config) {
-  std::vector<std::string> words{config.device, plural(config.threads, "thread"), config.precision};
+std::vector<std::string> device_words(const RunConfig& config, const Trainer& trainer) {
+  const auto ranks = trainer.train_data().options().parts;
+  const auto threads = plural(config.threads, "thread");
+  std::vector<std::string> words{config.device,
+                                 ranks == 1 ? threads : plural(ranks, "rank") + " of " + threads,
+                                 config.precision};
   if (config.memory_format != "contiguous") words.push_back(config.memory_format);
   if (config.deterministic) words.emplace_back("deterministic");
   return words;
@@ -153,7 +157,8 @@ std::string train_block(const RunConfig& config, const std::string& out,
                         const std::vector<std::uint64_t>& seeds, const Trainer& trainer) {
   return labelled("data", data_words(trainer)) + remark_lines(trainer) +
          labelled("model", model_words(config, trainer)) +
-         labelled("device", device_words(config)) + labelled("optimizer", optimizer_words(config)) +
+         labelled("device", device_words(config, trainer)) +
+         labelled("optimizer", optimizer_words(config)) +
          labelled("schedule", {schedule_text(config)}) +
          labelled("training", step_words(config, trainer)) +
          labelled(seeds.empty() ? "run" : "runs", place_words(out, seeds)) + "\n";

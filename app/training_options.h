@@ -61,6 +61,8 @@ inline void add_step_options(CLI::App& command, RunConfig& config) {
   add_off_switch(command, "--no-vector-decay", config.decay_vectors,
                  "No decay of biases, normalisation, tokens");
   add_option(command, "--accumulation", config.accumulation, "Batches a step");
+  command.add_flag("--sync-batchnorm", config.sync_batchnorm,
+                   "Under mpirun: normalise over all ranks' images");
   command.add_option("--clip-norm", config.clip_norm, "Largest norm of the gradient");
   add_option(command, "--label-smoothing", config.label_smoothing,
              "Share of a label spread over all classes");

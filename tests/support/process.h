@@ -62,6 +62,8 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return id_; }
+
   void send(int signal) const { ::kill(id_, signal); }
 
   bool has_ended() const {

@@ -34,13 +34,17 @@ std::int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
 
 BenchmarkWorkload::BenchmarkWorkload(const BenchmarkOptions& options, const std::string& optimizer)
     : settings_{torch::Device(options.device), options.precision == "bf16",
-                options.memory_format == "channels-last"} {
+                options.memory_format == "channels-last"},
+      images_of_step_(options.batch_size) {
   torch::manual_seed(0);
   MemoryMeter memory(settings_.device);
   model_ = make_model(options.model);
   model_->to(settings_.device);
   if (settings_.channels_last) lay_out_channels_last(*model_);
   if (!optimizer.empty()) optimizer_ = make_optimizer(optimizer, *model_);
+  if (optimizer_ && options.ranks->size() > 1) {
+    exchange_.emplace(*model_, *optimizer_, options.ranks);
+  }
   make_batches(options);
   warm_up();
   peak_bytes_ = memory.peak_bytes();
@@ -57,13 +61,13 @@ BenchmarkWorkload::BenchmarkWorkload(const BenchmarkOptions& options, const std:
 
 void BenchmarkWorkload::make_batches(const BenchmarkOptions& options) {
   const auto shape = default_model_options(options.model);
+  const auto images =
+      images_of_rank(options.batch_size, options.ranks->rank(), options.ranks->size());
   for (std::int64_t i = 0; i < kBatches; ++i) {
     Batch batch;
-    batch.images =
-        torch::randn({options.batch_size, shape.channels, shape.image_size, shape.image_size});
+    batch.images = torch::randn({images, shape.channels, shape.image_size, shape.image_size});
     batch.images = prepared_images(batch, settings_);
-    batch.labels =
-        torch::randint(shape.classes, {options.batch_size}, torch::kLong).to(settings_.device);
+    batch.labels = torch::randint(shape.classes, {images}, torch::kLong).to(settings_.device);
     batches_.push_back(batch);
   }
 }
@@ -75,6 +79,7 @@ void BenchmarkWorkload::warm_up() {
     statistics_bytes_ = traffic.bytes();
   }
   for (std::int64_t i = 0; i < kWarmUpSteps; ++i) step();
+  if (exchange_) exchange_->forget_first_steps();
 }
 
 std::int64_t BenchmarkWorkload::update_bytes() const {
@@ -87,9 +92,11 @@ void BenchmarkWorkload::run_round(std::int64_t steps) {
     // The GPU's clock may have dropped, and its cache holds another's weights.
     for (std::int64_t i = 0; i < kWarmUpSteps; ++i) step();
   }
+  if (exchange_) exchange_->begin_round();
   const auto taken = milliseconds_of(settings_.device, [&] {
     for (std::int64_t i = 0; i < steps; ++i) step();
   });
+  if (exchange_) exchange_->end_round(steps);
   rounds_.push_back(taken / static_cast<double>(steps));
   // A step that is not finite is left out, and would look fast: then this throws.
   if (is_captured() && optimizer_) StepParts::of(*optimizer_)->settle();
@@ -109,7 +116,13 @@ void BenchmarkWorkload::step() {
 
 torch::Tensor BenchmarkWorkload::gradients(const Batch& batch) {
   optimizer_ ? optimizer_->zero_grad() : model_->zero_grad(/*set_to_none=*/true);
-  return training_pass(*model_, batch.images, batch.labels, batch.size(), settings_).loss;
+  const auto pass = training_pass(*model_, batch.images, batch.labels, images_of_step_, settings_);
+  if (exchange_) exchange_->finish();
+  return pass.loss;
+}
+
+std::optional<ExchangeCost> BenchmarkWorkload::exchange_cost() const {
+  return exchange_ ? std::optional(exchange_->cost()) : std::nullopt;
 }
 
 bool BenchmarkWorkload::can_be_captured() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <adaact/train/optimizer_benchmark.h>
 #include <torch/optim/optimizer.h>
 
+#include "train/bench/measured_exchange.h"
 #include "train/graph/replayed_step.h"
 #include "train/step/classification_pass.h"
 
@@ -21,7 +23,7 @@ namespace adaact {
 class BenchmarkWorkload {
  public:
   /// Takes a few steps and, where it can and is to be, captures them. Without the name of an optimizer a
-  /// step is a forward and a backward pass.
+  /// step is a forward and a backward pass of one rank.
   BenchmarkWorkload(const BenchmarkOptions& options, const std::string& optimizer);
 
   /// Takes and times so many steps, or more where they are replayed and would be too few to be timed.
@@ -30,6 +32,8 @@ class BenchmarkWorkload {
   const std::vector<double>& rounds() const { return rounds_; }
 
   bool is_captured() const { return !replayed_.empty(); }
+  /// Of all ranks, which ask at a time; nothing where there is one.
+  std::optional<ExchangeCost> exchange_cost() const;
   std::int64_t state_bytes() const { return state_bytes_; }
   /// The most memory in use in the steps that rounds consist of; without a graph also in the first ones.
   std::int64_t peak_bytes() const { return peak_bytes_; }
@@ -45,8 +49,10 @@ class BenchmarkWorkload {
   void step();
 
   const PassSettings settings_;
+  const std::int64_t images_of_step_;  // on all ranks
   std::shared_ptr<Model> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  // may be null
+  std::optional<MeasuredExchange> exchange_;            // of several ranks
   std::vector<Batch> batches_;
   std::int64_t turn_ = 0;
   std::deque<ReplayedStep> replayed_;  // one for each batch; empty where steps are not replayed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <adaact/models/registry.h>
@@ -10,9 +11,11 @@
 
 #include "train/bench/batch_benchmark.h"
 #include "train/bench/benchmark_workload.h"
+#include "train/bench/measured_exchange.h"
 #include "train/bench/memory_traffic.h"
 #include "train/bench/timed_work.h"
 #include "train/graph/own_stream.h"
+#include "train/run/rank_agreement.h"
 #include "train/run/run_parts.h"
 
 namespace adaact {
@@ -40,7 +43,25 @@ RunConfig checked_config(const BenchmarkOptions& options) {
   TORCH_CHECK_VALUE(!options.optimizers.empty(),
                     "optimizers are empty, expected names such as adaact");
   TORCH_CHECK_VALUE(options.steps >= kRounds, "steps is ", options.steps, ", expected ≥ ", kRounds);
+  TORCH_CHECK_VALUE(options.batch_size >= options.ranks->size(), "batch_size is ",
+                    options.batch_size, ", expected ≥ ", options.ranks->size(),
+                    ", an image for each rank");
   return config;
+}
+
+void check_same_benchmark(const BenchmarkOptions& options, const RunConfig& config) {
+  check_same_run(config, *options.ranks);
+  auto text = std::to_string(options.steps) + " steps";
+  for (const auto& name : options.optimizers) text += ", " + name;
+  check_same_on_all_ranks(*options.ranks, "its steps and optimizers", text);
+}
+
+/// For a rank by itself, with the images that it has of a batch of all.
+BenchmarkOptions options_alone(BenchmarkOptions options) {
+  options.batch_size =
+      images_of_rank(options.batch_size, options.ranks->rank(), options.ranks->size());
+  options.ranks = single_process();
+  return options;
 }
 
 double images_per_second(const BenchmarkOptions& options, double milliseconds) {
@@ -62,6 +83,27 @@ OptimizerCost cost_of(const BenchmarkWorkload& workload, const std::string& opti
   cost.state_bytes = workload.state_bytes();
   cost.peak_bytes = workload.peak_bytes();
   return cost;
+}
+
+/// Adds what rank 0 has found by itself. It tells the others, where `alone` is null.
+void compare_with_alone(OptimizerCost& cost, const BenchmarkWorkload* alone,
+                        const BenchmarkOptions& options) {
+  const auto found = torch::zeros({2}, torch::kFloat64);
+  auto* numbers = found.data_ptr<double>();
+  if (alone != nullptr) {
+    const auto by_itself = cost_of(*alone, cost.optimizer, options_alone(options));
+    numbers[0] = by_itself.ms_per_step;
+    numbers[1] = static_cast<double>(by_itself.peak_bytes);
+  }
+  options.ranks->broadcast({found}, /*root=*/0);
+  auto& exchange = *cost.exchange;
+  exchange.alone_ms_per_step = numbers[0];
+  exchange.alone_peak_bytes = static_cast<std::int64_t>(numbers[1]);
+  const auto ranks = options.ranks->size();
+  const auto per_image =
+      numbers[0] / static_cast<double>(images_of_rank(options.batch_size, /*rank=*/0, ranks));
+  const auto of_all_per_image = cost.ms_per_step / static_cast<double>(options.batch_size);
+  exchange.efficiency = per_image / (static_cast<double>(ranks) * of_all_per_image);
 }
 
 void compare_with_sgd(std::vector<OptimizerCost>& costs) {
@@ -108,13 +150,22 @@ class Comparison {
   explicit Comparison(const BenchmarkOptions& options) : options_(options) {
     const torch::Device device(options.device);
     if (device.is_cuda()) {
-      gpu_ = gpu_cost(options, device);
+      const auto of_rank = options_alone(options);
+      gpu_ = gpu_cost(of_rank, device);
       // Before the others: what cuDNN tries once and cuBLAS keeps for good is then no optimizer's.
-      passes_ = std::make_unique<BenchmarkWorkload>(options, /*optimizer=*/"");
+      passes_ = std::make_unique<BenchmarkWorkload>(of_rank, /*optimizer=*/"");
       if (!passes_->is_captured()) passes_.reset();
     }
     for (const auto& name : options.optimizers) {
       workloads_.push_back(std::make_unique<BenchmarkWorkload>(options, name));
+    }
+    auto& ranks = *options.ranks;
+    if (ranks.size() == 1) return;
+    ranks_ = {ranks.size(), images_of_rank(options.batch_size, /*rank=*/0, ranks.size()),
+              measure_sums(ranks, device)};
+    if (!ranks.is_first()) return;
+    for (const auto& name : options.optimizers) {
+      alone_.push_back(std::make_unique<BenchmarkWorkload>(options_alone(options), name));
     }
   }
 
@@ -122,16 +173,23 @@ class Comparison {
     const auto steps = (options_.steps + kRounds - 1) / kRounds;
     for (std::int64_t round = 0; round < kRounds; ++round) {
       if (passes_) passes_->run_round(steps);
-      for (auto& workload : workloads_) workload->run_round(steps);
+      for (std::size_t i = 0; i < workloads_.size(); ++i) {
+        workloads_[i]->run_round(steps);
+        if (!alone_.empty()) alone_[i]->run_round(steps);  // the others wait for their next round
+      }
     }
   }
 
   BenchmarkResult result() const {
-    BenchmarkResult result{{}, gpu_};
+    BenchmarkResult result{{}, gpu_, ranks_};
     for (std::size_t i = 0; i < workloads_.size(); ++i) {
       const auto& workload = *workloads_[i];
       auto cost = cost_of(workload, options_.optimizers[i], options_);
       if (passes_ && cost.graph) cost.update = update_cost(workload, *passes_, *gpu_);
+      cost.exchange = workload.exchange_cost();
+      if (cost.exchange) {
+        compare_with_alone(cost, alone_.empty() ? nullptr : alone_[i].get(), options_);
+      }
       result.optimizers.push_back(std::move(cost));
     }
     if (passes_) result.gpu->forward_backward_ms = median(passes_->rounds());
@@ -142,14 +200,22 @@ class Comparison {
  private:
   const BenchmarkOptions& options_;
   std::optional<GpuCost> gpu_;
+  std::optional<RanksCost> ranks_;
   std::unique_ptr<BenchmarkWorkload> passes_;  // forward and backward; null without a graph
   std::vector<std::unique_ptr<BenchmarkWorkload>> workloads_;
+  std::vector<std::unique_ptr<BenchmarkWorkload>>
+      alone_;  // the same of rank 0 of several by itself
 };
 
 }  // namespace
 
 BenchmarkResult measure_optimizers(BenchmarkOptions options) {
-  set_up_libtorch(checked_config(options));
+  const auto config = checked_config(options);
+  if (options.ranks->size() > 1) {
+    check_same_benchmark(options, config);
+    options.graph = false;
+  }
+  set_up_libtorch(config);
   auto& names = options.optimizers;
   const bool with_sgd = std::find(names.begin(), names.end(), "sgd") != names.end();
   if (!with_sgd) names.emplace_back("sgd");
