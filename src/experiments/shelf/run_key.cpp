@@ -21,6 +21,7 @@ void leave_out_what_was_always_so(const RunConfig& config, json& fields) {
   if (config.validation == 0.0) fields.erase("validation");
   if (config.patience == 0) fields.erase("patience");
   if (config.flip == "on") fields.erase("flip");
+  if (!config.sync_batchnorm) fields.erase("sync_batchnorm");
 }
 
 /// Of a plan with what a run's config.json will hold.
