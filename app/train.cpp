@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -114,7 +115,7 @@ void work_together(TrainArguments& arguments, const CLI::App& command,
   auto& config = arguments.config;
   const auto place = place_on_machine(*ranks);
   // Those that a run was begun with were one rank's, of as many as there were then.
-  if (command.count("--threads") == 0) config.threads = 0;
+  if (command.count("--threads") == 0) config.threads = std::min(config.threads, place.threads());
   if (command.count("--device") == 0 && config.device != "cpu") config.device = "cuda";
   if (config.threads == 0) config.threads = place.threads();
   config.device = place.device(config.device);

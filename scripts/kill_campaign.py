@@ -9,6 +9,9 @@ optimizer, until there were as many kills as asked for. Four kinds of kill take 
     SIGTERM at such moments
     no room: a file system that is nearly full, or a limit on the size of files
 
+With --ranks a run is trained by so many processes that mpirun starts, and one of them, or now and then mpirun itself, is
+sent the signal. What an undisturbed run of as many ranks leaves is what must come out.
+
 What must be equal in the end: model.safetensors to the byte; metrics.jsonl but for times; the length of the
 event file; of the last checkpoint every tensor to the byte, and its description but for times.
 """
@@ -29,10 +32,11 @@ import time
 from collections import Counter
 
 OPTIMIZERS = ["adaact", "sgd", "adam", "adaact-full", "adamw", "adan", "lamb", "foof", "kfac", "sam"]
-# 20 steps an epoch, the last with a smaller batch.
+# 20 steps an epoch, the last with a smaller batch. Where ranks must start for every kill, fewer of them.
 TRAINING = ["train", "--resume", "--dataset", "synthetic", "--model", "lenet5", "--limit-train", "156",
-            "--limit-test", "40", "--batch-size", "8", "--epochs", "6", "--threads", "1", "--checkpoint-every",
-            "3", "--quiet"]
+            "--limit-test", "40", "--batch-size", "8", "--threads", "1", "--checkpoint-every", "3", "--quiet"]
+EPOCHS, EPOCHS_OF_RANKS = "6", "2"
+MPIRUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "ranks", "mpirun.sh")
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 TIMES = ("seconds", "wait_seconds", "images_per_second")
@@ -51,14 +55,39 @@ def bytes_of(path):
         return b""
 
 
+def is_gone(process_id):
+    """What has ended but was not waited for is gone as well."""
+    return bytes_of(f"/proc/{process_id}/stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"], [b"X"])
+
+
+def ranks_started_by(process_id):
+    """The processes of the ranks, by rank."""
+    ranks = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            status = bytes_of(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            if len(status) < 2 or int(status[1]) != process_id:
+                continue
+            environment = dict(entry.partition(b"=")[::2] for entry in bytes_of(f"/proc/{name}/environ").split(b"\0"))
+        except OSError:  # it has just ended
+            continue
+        if b"OMPI_COMM_WORLD_RANK" in environment:
+            ranks[int(environment[b"OMPI_COMM_WORLD_RANK"])] = int(name)
+    return ranks
+
+
 class Run:
     """A training in a folder."""
 
-    def __init__(self, tool, folder, optimizer, seed):
+    def __init__(self, tool, folder, optimizer, seed, ranks):
         name, _, kind = optimizer.partition("-")
         self.folder = folder
+        self.ranks = ranks
         self.metrics = os.path.join(folder, "metrics.jsonl")
-        self.command = [tool, *TRAINING, "--out", folder, "--seed", str(seed), "--optimizer", name]
+        self.command = [tool, *TRAINING, "--out", folder, "--seed", str(seed), "--optimizer", name,
+                        "--epochs", EPOCHS if ranks == 1 else EPOCHS_OF_RANKS]
+        if ranks > 1:
+            self.command = [MPIRUN, "mpirun", "-n", str(ranks), *self.command]
         if kind:
             self.command += ["--optimizer-options", json.dumps({"covariance": kind})]
 
@@ -70,6 +99,23 @@ class Run:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
         return subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=prepare)
+
+    def send(self, process, number, victim):
+        """Sends a signal to the process or, where there are ranks, to the victim: a rank, or mpirun after the last."""
+        if self.ranks == 1:
+            return process.send_signal(number)
+        while process.poll() is None:
+            ranks = ranks_started_by(process.pid)
+            if len(ranks) < self.ranks and not ranks.get(victim):
+                time.sleep(0.01)
+                continue
+            if victim == self.ranks:
+                process.send_signal(number)
+                while not all(map(is_gone, ranks.values())):  # without it they find out by themselves
+                    time.sleep(0.01)
+            elif victim in ranks:
+                os.kill(ranks[victim], number)
+            return
 
     def finish(self):
         """Trains to the end; what went wrong, or nothing."""
@@ -166,6 +212,7 @@ class Campaign:
         self.arguments = arguments
         self.random = random.Random(arguments.seed)
         self.kinds, self.places, self.kinds_of_room = Counter(), Counter(), Counter()
+        self.victims = Counter()
         self.runs, self.starts, self.problems = 0, 0, []
 
     @property
@@ -182,8 +229,9 @@ class Campaign:
         seed = self.arguments.seed * 100000 + number
         # Each optimizer in both places.
         small = self.arguments.small if (number + number // len(OPTIMIZERS)) % 2 == 1 else None
-        run = Run(self.arguments.tool, os.path.join(small or self.arguments.disk, "run"), optimizer, seed)
-        reference = Run(self.arguments.tool, os.path.join(self.arguments.disk, "reference"), optimizer, seed)
+        ranks = self.arguments.ranks[number % len(self.arguments.ranks)]
+        run = Run(self.arguments.tool, os.path.join(small or self.arguments.disk, "run"), optimizer, seed, ranks)
+        reference = Run(self.arguments.tool, os.path.join(self.arguments.disk, "reference"), optimizer, seed, ranks)
         before = self.kills
         problem = reference.finish()
         finished = False
@@ -196,7 +244,8 @@ class Campaign:
             unequal = differences(run, reference) + run.unfinished()
             problem = f"not equal: {', '.join(unequal)}" if unequal else ""
         where = "in a small file system" if small else "on the disk"
-        print(f"run {number + 1}, {optimizer}, {where}: {self.kills - before} kills, {problem or 'equal'}", flush=True)
+        by = f", {ranks} ranks" if ranks > 1 else ""
+        print(f"run {number + 1}, {optimizer}{by}, {where}: {self.kills - before} kills, {problem or 'equal'}", flush=True)
         if problem:
             self.problems.append(f"run {number + 1}: {problem}")
         shutil.rmtree(run.folder, ignore_errors=True)
@@ -204,26 +253,38 @@ class Campaign:
 
     def kill_once(self, run, small):
         """Whether the run came to its end before it could be killed, and what went wrong."""
-        kind = self.random.choice([KILL, AIMED, TERM, ROOM])
+        # A limit on the size of files would be one of mpirun's own files too, which the ranks share as memory.
+        kinds = [KILL, AIMED, TERM] + ([ROOM] if small or run.ranks == 1 else [])
+        kind = self.random.choice(kinds)
+        victim = 0  # without room it is always the first rank
+        if run.ranks > 1 and kind != ROOM:
+            victim = self.random.choice([*range(run.ranks), *range(run.ranks), run.ranks])
         before = bytes_of(run.metrics)
         self.starts += 1
         if kind == ROOM:
             code, printed = self.run_without_room(run, small)
         else:
-            code, printed = self.run_and_signal(run, kind, before)
+            code, printed = self.run_and_signal(run, kind, victim, before)
         if code == 0:
             return True, ""
-        expected = {KILL: [-signal.SIGKILL], AIMED: [-signal.SIGKILL], TERM: [-signal.SIGTERM, 143], ROOM: [1]}
+        if run.ranks > 1:
+            # By itself mpirun ends with 1 when it is asked to.
+            of_kill = [-signal.SIGKILL] if victim == run.ranks else [137]
+            of_term = [1, 143] if victim == run.ranks else [143]
+        else:
+            of_kill, of_term = [-signal.SIGKILL], [-signal.SIGTERM, 143]
+        expected = {KILL: of_kill, AIMED: of_kill, TERM: of_term, ROOM: [1]}
         complaint = "No space left on device" if small else "File too large"
         if code not in expected[kind] or (kind == ROOM and complaint not in printed):
             return False, f"{kind}: exit code {code}: {printed}"
         self.kinds[kind] += 1
+        self.victims["mpirun" if victim == run.ranks else f"rank {victim}"] += 1
         self.places[self.place_of(run, kind, before, printed)] += 1
         if kind == ROOM:
             self.kinds_of_room[complaint] += 1
         return False, ""
 
-    def run_and_signal(self, run, kind, before):
+    def run_and_signal(self, run, kind, victim, before):
         os.makedirs(run.folder, exist_ok=True)
         new_files = NewFiles(run.folder)
         process = run.start()
@@ -235,10 +296,10 @@ class Campaign:
             while time.perf_counter() < until:
                 pass
         elif self.random.random() < 0.15:  # while it starts
-            time.sleep(self.random.uniform(0, 0.8))
+            time.sleep(self.random.uniform(0, 0.8 if run.ranks == 1 else 2.0))
         else:
             self.wait_for_steps(run, process, before, self.random.randint(1, 12))
-        process.send_signal(signal.SIGTERM if kind == TERM else signal.SIGKILL)
+        run.send(process, signal.SIGTERM if kind == TERM else signal.SIGKILL, victim)
         printed = process.communicate()[0].decode(errors="replace")
         new_files.close()
         return process.returncode, printed
@@ -293,6 +354,8 @@ class Campaign:
         table("kills", [(kind, self.kinds[kind]) for kind in (KILL, AIMED, TERM)]
               + [(f"{ROOM}: {complaint}", count) for complaint, count in sorted(self.kinds_of_room.items())]
               + [("all", self.kills)])
+        if max(self.arguments.ranks) > 1:
+            table("whom they hit", sorted(self.victims.items()))
         table("where they hit", [(place, self.places[place]) for place in (START, EPOCH, WRITE)])
         table("runs", [("finished", self.runs), ("resumed or begun again", self.starts - self.runs),
                        ("equal to undisturbed ones", self.runs - len(self.problems))])
@@ -316,6 +379,8 @@ def main():
     parser.add_argument("--tool", required=True)
     parser.add_argument("--disk", required=True, help="folder for runs")
     parser.add_argument("--small", help="folder in a file system of some 20 MB")
+    parser.add_argument("--ranks", default=[1], type=lambda text: [int(number) for number in text.split(",")],
+                        help="how many train a run; several numbers, as 2,3, take turns")
     campaign = Campaign(parser.parse_args())
     campaign.carry_out()
     campaign.report()

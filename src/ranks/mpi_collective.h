@@ -18,7 +18,7 @@ namespace adaact {
 /// A sum or a broadcast, which comes nearer to its end whenever advance() is called.
 ///
 /// All ranks first tell one another that they have come, and with what; only then do the numbers move. Waiting for a
-/// slow rank, which may take long, thus costs next to no work, and moving, which must be attended to, does not take long.
+/// slow rank, which may take long, thus costs next to no work, and moving, which must be attended to, takes little time.
 /// Ranks that did not bring the same are found out before MPI writes past the end of anything.
 class MpiCollective {
  public:

@@ -32,6 +32,8 @@ class HostCopies {
       copy.copy_(tensor, /*non_blocking=*/true);
       on_host_.push_back(copy);
       copies_.emplace_back(tensor, copy);
+      TORCH_CHECK(!device_ || *device_ == tensor.device(), "tensors of one list are on ", *device_,
+                  " and on ", tensor.device(), ", expected one GPU");
       device_ = tensor.device();
     }
     if (!device_) return;
@@ -143,15 +145,19 @@ std::shared_ptr<Communicator> mpi_communicator(const MpiOptions& options) {
   TORCH_CHECK(options.timeout.count() > 0, "mpi_communicator(): timeout is ",
               options.timeout.count(), " s, expected more than 0 s");
   auto& the_one = the_communicator();
-  const std::lock_guard<std::mutex> lock(the_one.mutex);
-  if (auto made = the_one.made.lock()) return made;
-  if (the_one.was_made) {
-    throw RankError(
-        "mpi_communicator(): the communicator of this process has come to its end, and MPI cannot "
-        "be started again");
+  {
+    const std::lock_guard<std::mutex> lock(the_one.mutex);
+    if (auto made = the_one.made.lock()) return made;
+    if (the_one.was_made) {
+      throw RankError(
+          "mpi_communicator(): the communicator of this process has come to its end, and MPI "
+          "cannot be started again");
+    }
+    the_one.was_made = true;
   }
-  the_one.was_made = true;
+  // Without the lock: abort_all_ranks() must not wait for a start that takes for ever.
   auto made = std::make_shared<MpiCommunicator>(options);
+  const std::lock_guard<std::mutex> lock(the_one.mutex);
   the_one.made = made;
   return made;
 }

@@ -21,9 +21,9 @@ struct MpiChannels {
   MpiBuffers buffers;
 };
 
-/// A sum of which each of N ranks adds one N-th: the parts go round the ring of ranks, each rank adding its own numbers to
-/// the part that passes, and once more round to be copied. A rank sends 2(N-1)/N times the numbers, which is the least
-/// that is possible, and all ranks copy what one has added, so they have the same bits.
+/// A sum of which each of N ranks adds one N-th: the parts go round the ring of ranks, each rank adding its own numbers
+/// to the part that passes, and once more round to be copied. A rank sends 2(N-1)/N times the numbers, which is the
+/// least that is possible, and all ranks copy what one has added, so they have the same bits.
 ///
 /// MPI's own sums that go on in the background send all numbers log N times and take new memory for each.
 class MpiRingSum {

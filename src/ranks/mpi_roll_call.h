@@ -10,12 +10,13 @@
 
 namespace adaact {
 
-/// What ranks tell one another beside the sums: whether they are there, and what makes them give up. Messages are so small
-/// that neither side ever waits for the other.
+/// What ranks tell one another beside the sums: whether they are there, and what makes them give up. Messages are so
+/// small that neither side ever waits for the other.
 class MpiRollCall {
  public:
-  /// Of an answer that has not come.
+  /// In the place of how many collectives a rank has begun: it has not answered; it will begin no more.
   static constexpr std::int64_t kSilent = -1;
+  static constexpr std::int64_t kHasEnded = -2;
 
   /// `ranks` serves nothing else meanwhile.
   explicit MpiRollCall(MPI_Comm ranks);

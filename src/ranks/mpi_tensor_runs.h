@@ -20,8 +20,8 @@ struct MpiRun {
   MPI_Op op;  // what makes one of two ranks'
 };
 
-/// The numbers of a list of tensors as few runs: one for each type that MPI adds. A run of one tensor is the tensor's own
-/// memory where MPI can add its numbers as they are; others are memory of their own, which pack() fills.
+/// The numbers of a list of tensors as few runs: one for each type that MPI adds. A run of one tensor is the tensor's
+/// own memory where MPI can add its numbers as they are; others are memory of their own, which pack() fills.
 class MpiTensorRuns {
  public:
   enum class Purpose { kSum, kCopy };

@@ -7,7 +7,9 @@
 #include <sstream>
 #include <utility>
 
+#ifdef __linux__
 #include <sys/prctl.h>
+#endif
 
 #include "ranks/mpi_calls.h"
 
@@ -20,12 +22,13 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // After anything has happened it does not sleep at all for a moment, then longer and longer: what has not come soon may
-// take long. The moment is longer while the program does nothing but wait, and shares the core with none. Numbers on
-// their way must be attended to.
+// take long. While the program does nothing but wait, which leaves the core free, the moment is longer and naps are
+// shorter. Numbers on their way must be attended to in any case.
 constexpr duration<double> kAttention = microseconds(50);
 constexpr duration<double> kAttentionWhileWaitedFor = milliseconds(1);
 constexpr duration<double> kShortestNap = microseconds(5);
-constexpr duration<double> kLongestNap = microseconds(200);
+constexpr duration<double> kLongestNap = milliseconds(1);
+constexpr duration<double> kLongestNapWhileWaitedFor = microseconds(200);
 constexpr duration<double> kLongestNapWhileNumbersMove = microseconds(20);
 // Without anything to wait for there are still questions of others.
 constexpr duration<double> kIdleNap = milliseconds(10);
@@ -147,7 +150,9 @@ void MpiWorker::abort_all(int exit_code) {
 }
 
 void MpiWorker::run() {
-  prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: naps are short, and the default is half of some
+#ifdef __linux__
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: the default is longer than the shortest naps
+#endif
   try {
     initialize();
   } catch (const std::exception& error) {
@@ -209,8 +214,8 @@ void MpiWorker::work() {
       listen();
       look_for_late_ranks();
     } catch (const std::exception& error) {
-      roll_call_->announce(error.what());
       fail(error.what());
+      tell_the_others(error.what());
     }
     if (!goes_on && under_way_.empty()) return;
     pause(has_moved);
@@ -322,6 +327,7 @@ std::string MpiWorker::who_is_missing(const Task& late) const {
   }
   if (count > kMostNames) names += " and " + std::to_string(count - kMostNames) + " more";
   const auto time = in_seconds(options_.timeout);
+  if (fewest == MpiRollCall::kHasEnded) return names + " came to an end before the others";
   if (fewest == MpiRollCall::kSilent) return names + " did not answer for " + time;
   return names + " did not come within " + time + ": busy with something else, or stuck";
 }
@@ -339,36 +345,47 @@ void MpiWorker::fail(const std::string& failure) {
 void MpiWorker::pause(bool has_moved) {
   if (has_moved) last_event_ = now_;
   if (last_event_ == now_) nap_ = kShortestNap;
-  if (!under_way_.empty() &&
-      now_ - last_event_ < (is_waited_for_ ? kAttentionWhileWaitedFor : kAttention)) {
-    if (is_waited_for_) std::this_thread::yield();
-    return;
-  }
   auto nap = Seconds(kIdleNap);
   if (!under_way_.empty()) {
-    nap = nap_;
-    nap_ =
-        std::min(1.5 * nap_, Seconds(do_numbers_move_ ? kLongestNapWhileNumbersMove : kLongestNap));
+    if (now_ - last_event_ < (is_waited_for_ ? kAttentionWhileWaitedFor : kAttention)) {
+      if (is_waited_for_) std::this_thread::yield();
+      return;
+    }
+    const auto longest = do_numbers_move_ ? kLongestNapWhileNumbersMove
+                         : is_waited_for_ ? kLongestNapWhileWaitedFor
+                                          : kLongestNap;
+    nap = std::min(nap_, Seconds(longest));
+    nap_ = 1.5 * nap;
   }
   std::unique_lock<std::mutex> lock(mutex_);
   for_thread_.wait_for(lock, nap, [&] { return is_to_wake_; });
 }
 
+/// What cannot be told, because a rank or MPI itself is gone, others find out by their own timeout.
+void MpiWorker::tell_the_others(const std::string& failure) {
+  try {
+    roll_call_->announce(failure);
+    const auto since = awake_;
+    while (!roll_call_->is_all_sent() && awake_ - since < kTimeToAnswer) {
+      std::this_thread::sleep_for(kBetweenListening);
+      look_at_the_clock();
+    }
+  } catch (const RankError&) {
+  }
+}
+
 /// Returns whether MPI_Finalize(), which would wait for ever for a rank that is gone, may be called.
 bool MpiWorker::do_all_come_to_their_end() {
-  try {
-    std::string failure;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      failure = failure_;
-      if (failure.empty() && leaves_by_exception_) {
-        roll_call_->announce(describe(rank_) + " has given up because of an error of its own");
-      }
-    }
-    if (!failure.empty() || leaves_by_exception_) {
-      tell_the_others();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!failure_.empty()) return false;
+    if (leaves_by_exception_) {
+      lock.unlock();
+      tell_the_others(describe(rank_) + " has given up because of an error of its own");
       return false;
     }
+  }
+  try {
     std::vector<MPI_Request> end(1);
     check_mpi(MPI_Ibarrier(for_roll_call_, end.data()), "MPI_Ibarrier");
     // Others may have much to write at their end: whoever answers is waited for.
@@ -377,7 +394,7 @@ bool MpiWorker::do_all_come_to_their_end() {
     while (!all_done(end)) {
       std::this_thread::sleep_for(kBetweenListening);
       look_at_the_clock();
-      roll_call_->listen(begun_);
+      roll_call_->listen(MpiRollCall::kHasEnded);
       if (!roll_call_->announced().empty()) return false;
       if (!has_asked && awake_ - since > options_.timeout) {
         roll_call_->ask();
@@ -393,15 +410,6 @@ bool MpiWorker::do_all_come_to_their_end() {
     return true;
   } catch (const RankError&) {
     return false;
-  }
-}
-
-/// Gives what was announced the time to leave, which a rank that is gone would never let it.
-void MpiWorker::tell_the_others() {
-  const auto since = awake_;
-  while (!roll_call_->is_all_sent() && awake_ - since < kTimeToAnswer) {
-    std::this_thread::sleep_for(kBetweenListening);
-    look_at_the_clock();
   }
 }
 

@@ -75,7 +75,7 @@ class MpiWorker {
   void fail(const std::string& failure);
   void pause(bool has_moved);
   bool do_all_come_to_their_end();
-  void tell_the_others();
+  void tell_the_others(const std::string& failure);
 
   const MpiOptions options_;
   std::thread thread_;

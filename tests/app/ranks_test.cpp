@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <adaact/io/safetensors.h>
+#include <adaact/train/run_config.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 #include <nlohmann/json.hpp>
@@ -30,13 +31,15 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-/// 40 steps of a few milliseconds.
+/// 40 steps of a few milliseconds. A small rate, because at a large one differences by rounding grow: now and then an
+/// activation near 0 falls to the other side of it.
 Words training_of_ranks(const fs::path& out) {
-  return {
-      "train",  "--out",         out.string(), "--dataset",    "synthetic", "--model",
-      "lenet5", "--limit-train", "300",        "--limit-test", "70",        "--batch-size",
-      "30",     "--epochs",      "4",          "--threads",    "1",         "--checkpoint-every",
-      "4"};
+  return {"train",     "--out",        out.string(), "--dataset",
+          "synthetic", "--model",      "lenet5",     "--limit-train",
+          "300",       "--limit-test", "70",         "--batch-size",
+          "30",        "--epochs",     "4",          "--lr",
+          "0.01",      "--threads",    "1",          "--checkpoint-every",
+          "4"};
 }
 
 int lines_in(const std::string& text) {
@@ -102,10 +105,10 @@ double largest_difference(const fs::path& one, const fs::path& other) {
   return largest;
 }
 
-/// One image of a batch may fall to the other side of a tie; what else was measured differs by rounding.
+/// One image of a batch may fall to another class; what else was measured differs by rounding.
 double tolerance_of(const std::string& name) {
   return name.find("top1") != std::string::npos || name.find("top5") != std::string::npos ? 0.034
-                                                                                          : 2e-4;
+                                                                                          : 1e-3;
 }
 
 void expect_near(const nlohmann::json& value, const nlohmann::json& expected,
@@ -247,7 +250,7 @@ TEST_F(RanksOfTool, TheyAreOneProgramWithOneFolder) {
 TEST_F(RanksOfTool, ARunGoesOnWithAnotherNumberOfThem) {
   const auto run = at("run");
   {
-    auto process = folder_.start(training_of_ranks(run));
+    auto process = folder_.start(training_of_ranks(run) + Words{"--threads", "2"});
     wait_for_lines(process, run, 6);
     process.send(SIGTERM);
     EXPECT_EQ(end_of(process).code, 128 + SIGTERM) << process.printed();
@@ -265,6 +268,9 @@ TEST_F(RanksOfTool, ARunGoesOnWithAnotherNumberOfThem) {
     EXPECT_EQ(times_in(ended.printed, "interrupted; all is saved"), 1) << ended.printed;
   };
   interrupt(3, /*rank=*/0);
+  const auto cores_of_each = std::max(::sysconf(_SC_NPROCESSORS_ONLN) / 3, 1L);
+  EXPECT_LE(adaact::RunConfig::read(run / "config.json").threads, cores_of_each)
+      << "those of one process are too many for a rank";
   interrupt(2, /*rank=*/1);
   expect_goes_on_alone(run);
 }
@@ -289,14 +295,15 @@ TEST_F(RanksOfTool, ARankThatIsStoppedIsNamedByTheOthers) {
   Process process(on(2, training_of_ranks(run) + Words{"--rank-timeout", "2"}), at("printed"));
   wait_for_lines(process, run, 14);
   const auto processes = processes_of(process);
-  ::kill(processes.at(1), SIGSTOP);
+  ::kill(processes.at(0), SIGSTOP);
   const auto ended = end_of(process);
   EXPECT_NE(ended.code, 0);
   EXPECT_LT(ended.seconds, 15);
   EXPECT_TRUE(contains(ended.printed, "did not answer for 2 s"));
-  EXPECT_EQ(times_in(ended.printed, "adaact: rank 0 ("), 1) << ended.printed;
-  EXPECT_EQ(times_in(ended.printed, "): rank 1 ("), 1) << ended.printed;
-  EXPECT_TRUE(is_gone(processes.at(1)));
+  EXPECT_EQ(times_in(ended.printed, "adaact: rank "), 1) << ended.printed;
+  EXPECT_EQ(times_in(ended.printed, "adaact: rank 1 ("), 1) << ended.printed;
+  EXPECT_EQ(times_in(ended.printed, "): rank 0 ("), 1) << ended.printed;
+  EXPECT_TRUE(is_gone(processes.at(0)));
   expect_goes_on_alone(run);
 }
 
@@ -402,6 +409,18 @@ TEST_F(RanksOfTool, WhatIsForOneProcessIsRefused) {
   EXPECT_EQ(seeds.code, 2);
   EXPECT_EQ(times_in(seeds.printed, "--seeds are given, but there are 2 ranks"), 1)
       << seeds.printed;
+  EXPECT_FALSE(fs::exists(at("run")));
+}
+
+TEST_F(RanksOfTool, TheTimeToWaitForThemIsChecked) {
+  for (const auto* seconds : {"0", "nan", "1e300"}) {
+    const auto ended = folder_.run(training_of_ranks(at("run")) + Words{"--rank-timeout", seconds});
+    EXPECT_EQ(ended.code, 2) << ended.printed;
+    EXPECT_TRUE(contains(ended.printed, "--rank-timeout is ")) << seconds;
+  }
+  const auto ended =
+      folder_.run({"train", "--resume", "--rank-timeout", "5", "--out", at("run").string()});
+  EXPECT_EQ(ended.code, 2) << "it does not say what to train";
   EXPECT_FALSE(fs::exists(at("run")));
 }
 

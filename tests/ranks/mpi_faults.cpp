@@ -1,5 +1,5 @@
-// A program whose ranks do not all do what they should, for mpi_faults_test.cpp: ranks_mpi_faults FAULT TIMEOUT. Each rank
-// prints what it is told, and ends with 1 if that is an error.
+// A program whose ranks do not all do what they should, for mpi_faults_test.cpp: ranks_mpi_faults FAULT TIMEOUT. Each
+// rank prints what it is told, and ends with 1 if that is an error.
 
 #include <chrono>
 #include <csignal>
@@ -43,6 +43,8 @@ void run(adaact::Communicator& ranks, const std::string& fault) {
     ranks.sum({torch::ones({100}, is_last ? torch::kInt32 : torch::kFloat32)});
   } else if (fault == "calls_something_else") {
     if (is_last) ranks.broadcast({torch::ones({100})}, 0);
+  } else if (fault == "ends_early") {
+    if (is_last) return;
   } else if (fault == "comes_late_to_its_end") {
     if (is_last) sleep_for_seconds(3);
     return;

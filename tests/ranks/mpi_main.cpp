@@ -1,5 +1,5 @@
-// Of tests that every rank of an MPI program runs at the same time. Rank 0 prints how they go, the others only what fails;
-// the program fails if any rank does.
+// Of tests that every rank of an MPI program runs at the same time. Rank 0 prints how they go, the others only what
+// fails; the program fails if any rank does.
 
 #include <cstdio>
 #include <memory>

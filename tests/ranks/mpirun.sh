@@ -5,6 +5,6 @@
 export OMP_NUM_THREADS=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-# Open MPI 4.1 now and then dies of a broken pipe when all ranks have ended well (github.com/openpmix/openpmix/issues/1863).
+# Open MPI's now and then dies of a broken pipe when all ranks have ended well: openpmix/openpmix, issue 1863.
 trap '' PIPE
 exec "$@"

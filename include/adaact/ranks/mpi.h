@@ -22,8 +22,8 @@ struct MpiOptions {
   std::chrono::duration<double> timeout = std::chrono::seconds(30);
 };
 
-/// The ranks of this MPI program. A thread of the communicator's own makes all calls of MPI, so that sums go on while the
-/// caller computes; programs that use MPI themselves cannot use it.
+/// The ranks of this MPI program. A thread of the communicator's own makes all calls of MPI, so that sums go on while
+/// the caller computes; programs that use MPI themselves cannot use it.
 ///
 /// Sums: numbers of 16 bits are added in float32 and rounded once, booleans become whether any rank's is true. Tensors
 /// of a GPU travel through host memory. Tensors of one list travel together, so a list is better than many sums.
@@ -32,8 +32,9 @@ struct MpiOptions {
 /// from wait() or from the next call; from then on each call throws the same. Such a process should end with
 /// abort_all_ranks() or at least with an exit code other than 0, which makes mpirun end all others.
 ///
-/// There is one in a process: while it lives, a second call returns the same and does not look at the options; after its
-/// end the call throws, because MPI cannot be started again. All ranks let go of it at about the same time.
+/// There is one in a process: while it lives, a second call returns the same and does not look at the options; after
+/// its end the call throws, because MPI cannot be started again. A rank that lets go of it waits for all others to do
+/// so too, however long they take.
 std::shared_ptr<Communicator> mpi_communicator(const MpiOptions& options = {});
 
 /// Ends this process and all other ranks, at once and without any destructor.
