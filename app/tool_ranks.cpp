@@ -88,7 +88,9 @@ void fail_on_ranks(const std::string& message, int exit_code) {
   const auto own_name = name_of_this_rank();
   const bool is_about_this_one = message.rfind(own_name, 0) == 0;
   const auto turn = is_about_this_one ? kMostTurns : std::min(rank_as_started(), kMostTurns);
-  std::this_thread::sleep_for(std::chrono::milliseconds(250) * turn);
+  // Long enough for the first to end the others on a machine that is busy, too.
+  const auto head_start = std::chrono::seconds(turn == 0 ? 0 : 2);
+  std::this_thread::sleep_for(head_start + std::chrono::milliseconds(250) * turn);
   const std::string name = "adaact: ";  // which print_message() puts before all of it
   const bool named = message.compare(0, name.size(), name) == 0;
   print_message(own_name + ": " + message.substr(named ? name.size() : 0));
