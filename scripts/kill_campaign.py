@@ -9,8 +9,8 @@ optimizer, until there were as many kills as asked for. Four kinds of kill take 
     SIGTERM at such moments
     no room: a file system that is nearly full, or a limit on the size of files
 
-With --ranks a run is trained by so many processes that mpirun starts, and one of them, or now and then mpirun itself, is
-sent the signal. What an undisturbed run of as many ranks leaves is what must come out.
+With --ranks a run is trained by so many processes that mpirun starts, and one of them, or now and then mpirun itself,
+is sent the signal. What an undisturbed run of as many ranks leaves is what must come out.
 
 What must be equal in the end: model.safetensors to the byte; metrics.jsonl but for times; the length of the
 event file; of the last checkpoint every tensor to the byte, and its description but for times.
@@ -79,15 +79,19 @@ def ranks_started_by(process_id):
 class Run:
     """A training in a folder."""
 
-    def __init__(self, tool, folder, optimizer, seed, ranks):
+    def __init__(self, tool, folder, optimizer, seed, ranks, files_of_mpirun):
         name, _, kind = optimizer.partition("-")
         self.folder = folder
         self.ranks = ranks
         self.metrics = os.path.join(folder, "metrics.jsonl")
         self.command = [tool, *TRAINING, "--out", folder, "--seed", str(seed), "--optimizer", name,
                         "--epochs", EPOCHS if ranks == 1 else EPOCHS_OF_RANKS]
+        self.environment = dict(os.environ)
         if ranks > 1:
             self.command = [MPIRUN, "mpirun", "-n", str(ranks), *self.command]
+            # An mpirun that is killed leaves its files where they are.
+            for place in ("orte_tmpdir_base", "btl_vader_backing_directory"):
+                self.environment["OMPI_MCA_" + place] = files_of_mpirun
         if kind:
             self.command += ["--optimizer-options", json.dumps({"covariance": kind})]
 
@@ -98,7 +102,8 @@ class Run:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
-        return subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=prepare)
+        return subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment,
+                                preexec_fn=prepare)
 
     def send(self, process, number, victim):
         """Sends a signal to the process or, where there are ranks, to the victim: a rank, or mpirun after the last."""
@@ -230,8 +235,9 @@ class Campaign:
         # Each optimizer in both places.
         small = self.arguments.small if (number + number // len(OPTIMIZERS)) % 2 == 1 else None
         ranks = self.arguments.ranks[number % len(self.arguments.ranks)]
-        run = Run(self.arguments.tool, os.path.join(small or self.arguments.disk, "run"), optimizer, seed, ranks)
-        reference = Run(self.arguments.tool, os.path.join(self.arguments.disk, "reference"), optimizer, seed, ranks)
+        disk = self.arguments.disk
+        run = Run(self.arguments.tool, os.path.join(small or disk, "run"), optimizer, seed, ranks, disk)
+        reference = Run(self.arguments.tool, os.path.join(disk, "reference"), optimizer, seed, ranks, disk)
         before = self.kills
         problem = reference.finish()
         finished = False
@@ -245,7 +251,8 @@ class Campaign:
             problem = f"not equal: {', '.join(unequal)}" if unequal else ""
         where = "in a small file system" if small else "on the disk"
         by = f", {ranks} ranks" if ranks > 1 else ""
-        print(f"run {number + 1}, {optimizer}{by}, {where}: {self.kills - before} kills, {problem or 'equal'}", flush=True)
+        count = self.kills - before
+        print(f"run {number + 1}, {optimizer}{by}, {where}: {count} kills, {problem or 'equal'}", flush=True)
         if problem:
             self.problems.append(f"run {number + 1}: {problem}")
         shutil.rmtree(run.folder, ignore_errors=True)

@@ -36,6 +36,8 @@ constexpr duration<double> kBetweenListening = milliseconds(1);
 
 // How long a rank that is there may take to answer.
 constexpr duration<double> kTimeToAnswer = seconds(2);
+// How long a message to a rank that is there may take to leave.
+constexpr duration<double> kTimeToTell = milliseconds(200);
 // Rank 0 asks first and tells all others what it has found out; they ask for themselves where it does not.
 constexpr duration<double> kHeadStart = milliseconds(2500);
 // How long to start may take beyond the timeout: on thousands of ranks it takes long.
@@ -366,7 +368,7 @@ void MpiWorker::tell_the_others(const std::string& failure) {
   try {
     roll_call_->announce(failure);
     const auto since = awake_;
-    while (!roll_call_->is_all_sent() && awake_ - since < kTimeToAnswer) {
+    while (!roll_call_->is_all_sent() && awake_ - since < kTimeToTell) {
       std::this_thread::sleep_for(kBetweenListening);
       look_at_the_clock();
     }
