@@ -97,6 +97,7 @@ on_hosts() {
   list=$(seq -s, -f "$network.%g:1" "$count")
   timeout 90 "$work/host" "$network.1" exec env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
     mpirun --host "$list" -n "$count" --bind-to none --mca plm_rsh_agent "$work/host" "${keepalive[@]}" \
+    --mca orte_tmpdir_base "$work" \
     --mca btl tcp,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
     "$tool" "${training[@]}" --out "$work/runs/$run" "$@"
 }

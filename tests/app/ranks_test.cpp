@@ -72,7 +72,7 @@ bool is_gone(pid_t id) {
   return state == "X" || state == "Z";
 }
 
-/// Of the ranks that this mpirun has started here, by rank.
+/// Of the ranks that this mpirun has started here, by rank; none where one of them was not found.
 std::vector<pid_t> processes_of(const Process& mpirun) {
   std::vector<pid_t> processes;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -90,6 +90,7 @@ std::vector<pid_t> processes_of(const Process& mpirun) {
     processes.resize(std::max(processes.size(), rank + 1));
     processes[rank] = id;
   }
+  if (std::count(processes.begin(), processes.end(), 0) > 0) processes.clear();
   return processes;
 }
 
