@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "io/json_text.h"
 #include "output.h"
+#include "report/format.h"
 #include "run_options.h"
 #include "tool_ranks.h"
 
@@ -21,22 +23,26 @@ constexpr double kRankTimeoutSeconds = 600.0;
 
 struct BenchArguments {
   BenchmarkOptions options;
+  std::vector<std::string> options_of;  // as they are typed
   std::string graph = "on";
   bool json = false;
 };
 
 ordered_json json_of(const ExchangeCost& cost) {
   const auto hidden = cost.hidden_of_all();
+  const auto seen = [&cost](double value) {
+    return cost.is_seen_by_host ? ordered_json(value) : ordered_json();
+  };
   return {{"gradient_bytes", cost.gradient_bytes},
           {"statistics_bytes", cost.statistics_bytes},
           {"messages", cost.messages},
           {"largest_message_bytes", cost.largest_message_bytes},
-          {"waited_ms", cost.waited_ms()},
-          {"waited_for_gradients_ms", cost.waited_for_gradients_ms},
-          {"waited_for_statistics_ms", cost.waited_for_statistics_ms},
-          {"under_way_ms", cost.under_way_ms},
-          {"hidden", cost.hidden},
-          {"hidden_of_all", hidden ? ordered_json(*hidden) : ordered_json()},
+          {"waited_ms", seen(cost.waited_ms())},
+          {"waited_for_gradients_ms", seen(cost.waited_for_gradients_ms)},
+          {"waited_for_statistics_ms", seen(cost.waited_for_statistics_ms)},
+          {"under_way_ms", seen(cost.under_way_ms)},
+          {"hidden", seen(cost.hidden)},
+          {"hidden_of_all", hidden ? seen(*hidden) : ordered_json()},
           {"alone_ms_per_step", cost.alone_ms_per_step},
           {"alone_peak_bytes", cost.alone_peak_bytes},
           {"efficiency", cost.efficiency}};
@@ -146,9 +152,12 @@ void print_exchange(const std::vector<OptimizerCost>& costs, const RanksCost& ra
       static_cast<long long>(ranks.ranks), static_cast<long long>(ranks.images_of_first));
   for (const auto& cost : costs) {
     const auto& exchange = *cost.exchange;
-    std::printf("%-9s  %12.3f  %13.3f  %9.3f  %6.3f  %8.3f  %13.1f  %10.3f\n",
-                cost.optimizer.c_str(), megabytes(exchange.gradient_bytes),
-                megabytes(exchange.statistics_bytes), exchange.waited_ms(), exchange.hidden,
+    const auto seen = [&exchange](double value) {
+      return exchange.is_seen_by_host ? fixed(value, 3) : std::string("-");
+    };
+    std::printf("%-9s  %12.3f  %13.3f  %9s  %6s  %8.3f  %13.1f  %10.3f\n", cost.optimizer.c_str(),
+                megabytes(exchange.gradient_bytes), megabytes(exchange.statistics_bytes),
+                seen(exchange.waited_ms()).c_str(), seen(exchange.hidden).c_str(),
                 exchange.alone_ms_per_step, megabytes(exchange.alone_peak_bytes),
                 exchange.efficiency);
   }
@@ -169,6 +178,19 @@ void print_result(const BenchmarkResult& result) {
   print_batches(*result.gpu);
 }
 
+/// "adaact={"covariance": "full"}"
+void add_options_of(const std::string& text, BenchmarkOptions& options) {
+  const auto equals = text.find('=');
+  const auto given = equals == std::string::npos ? std::string() : text.substr(equals + 1);
+  const auto parsed = try_parse_json<nlohmann::json>(given);
+  if (equals == 0 || !parsed.value.is_object()) {
+    throw CLI::ValidationError("--options-of", "is '" + text +
+                                                   "', expected an optimizer and its options, as "
+                                                   "adaact={\"covariance\": \"full\"}");
+  }
+  options.options_of[text.substr(0, equals)] = given;
+}
+
 /// Puts the tool's ranks to work together, each with its share of the machine.
 void join_ranks_of(BenchmarkOptions& options) {
   options.ranks = join_ranks(kRankTimeoutSeconds);
@@ -177,6 +199,7 @@ void join_ranks_of(BenchmarkOptions& options) {
   const auto place = place_on_machine(*options.ranks);
   if (options.threads == 0) options.threads = place.threads();
   options.device = place.device(options.device);
+  options.ranks = ranks_on_devices(options.ranks, options.device, kRankTimeoutSeconds);
 }
 
 }  // namespace
@@ -190,6 +213,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--optimizers", options.optimizers, "Names with commas between them")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--options-of", arguments->options_of,
+                   "Of one optimizer, as adaact={\"covariance\":\"full\"}")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--steps", options.steps, "Of each optimizer, in five rounds");
   add_option(*command, "--device", options.device, "cpu, cuda or cuda:N");
   add_option(*command, "--precision", options.precision, "fp32, tf32 or bf16");
@@ -199,6 +226,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "Print the result as JSON");
   command->callback([arguments, &exit_code] {
     auto options = arguments->options;
+    for (const auto& text : arguments->options_of) add_options_of(text, options);
     join_ranks_of(options);
     options.graph = is_on("graph", arguments->graph);
     use_available_device(options);

@@ -6,6 +6,9 @@
 
 namespace adaact::app {
 
+/// The group of options that the help names and the documentation describes.
+inline constexpr char kRecipeOptions[] = "Recipe";
+
 // Every subcommand has one of these functions in a file of its own. It adds the subcommand, which
 // sets the exit code when it is chosen.
 void add_train_command(CLI::App& app, int& exit_code);
@@ -16,6 +19,7 @@ void add_sweep_command(CLI::App& app, int& exit_code);
 void add_find_lr_command(CLI::App& app, int& exit_code);
 void add_report_command(CLI::App& app, int& exit_code);
 void add_reproduce_command(CLI::App& app, int& exit_code);
+void add_pack_command(CLI::App& app, int& exit_code);
 void add_info_command(CLI::App& app, int& exit_code);
 void add_export_command(CLI::App& app, int& exit_code);
 void add_help_command(CLI::App& app, int& exit_code);

@@ -77,7 +77,7 @@ std::string command_cases(const CLI::App& app) {
   return cases;
 }
 
-/// In words that zsh's bashcompinit understands as well.
+/// The script for bash, in words that zsh's bashcompinit understands as well.
 std::string bash_script(const CLI::App& app) {
   return R"(_adaact() {
   local word="${COMP_WORDS[COMP_CWORD]}" before="" command="${COMP_WORDS[1]}" words=""

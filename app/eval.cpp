@@ -80,7 +80,7 @@ void take_from_weights(RunConfig& config, const CLI::App& command) {
 /// Refuses options beside --run whose values the run itself has.
 void refuse_beside_run(const CLI::App& command) {
   for (const char* known : {"--weights", "--model", "--no-batchnorm", "--dataset", "--image-size",
-                            "--resize-size", "--seed", "--validation"}) {
+                            "--resize-size", "--crop-ratio", "--seed", "--validation"}) {
     if (command.count(known) > 0) throw CLI::ExcludesError("--run", known);
   }
 }
@@ -196,7 +196,7 @@ int evaluate_runs(const EvalArguments& arguments, const std::vector<fs::path>& f
   return exit_code;
 }
 
-/// Of one run as it is named, of several all.
+/// Evaluates the run that is named; where what is named holds several, all of them.
 int evaluate(EvalArguments& arguments, const CLI::App& command) {
   auto& config = arguments.config;
   const auto verbosity = arguments.output.verbosity();

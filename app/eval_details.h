@@ -5,11 +5,11 @@
 
 namespace adaact::app {
 
-/// Accuracy of each class and the confusion matrix; of many classes the worst, and the most frequent
-/// mistakes.
+/// Prints the accuracy of each class and the confusion matrix; where there are many classes, the worst of them and the
+/// most frequent mistakes.
 void print_details(const TestDetails& details);
 
-/// All of it but the pictures.
+/// Makes JSON of all details but the pictures.
 nlohmann::json details_json(const TestDetails& details);
 
 }  // namespace adaact::app

@@ -30,7 +30,7 @@ struct Format {
   std::function<ExportReport(const fs::path& weights, const fs::path& out)> write;
 };
 
-/// By the ending of the file's name.
+/// The format that the ending of a file's name asks for.
 Format format_of(const std::string& file) {
   const auto ending = fs::path(file).extension().string();
   if (ending == ".pt") return {"torchscript", export_torchscript};

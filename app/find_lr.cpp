@@ -68,7 +68,8 @@ ordered_json json_of_range(const RunConfig& config, const LrRangeResult& found) 
   return object;
 }
 
-/// Its fields are words that are no names of options elsewhere: they are named here.
+/// An error names the option, which has the name of the field. As these fields are no names of options elsewhere, the
+/// general rule does not know them.
 void check_range(const LrRangeOptions& range) {
   try {
     range.check();

@@ -2,15 +2,18 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <adaact/data/datasets.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
 #include <adaact/ranks/mpi.h>
+#include <adaact/ranks/nccl.h>
 #include <torch/version.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "io/joined.h"
 #include "kernels/gpu.h"
 #include "output.h"
 
@@ -34,27 +37,17 @@ const char* cuda_support() {
 }
 
 const char* mpi_support() { return has_mpi() ? "built with MPI" : "built without MPI"; }
+const char* nccl_support() { return has_nccl() ? "built with NCCL" : "built without NCCL"; }
 
 ordered_json collect() {
   auto found = ordered_json::object();
   for (const auto& [name, folder] : datasets_found()) found[name] = folder.string();
-  return {{"adaact", ADAACT_VERSION},
-          {"libtorch", TORCH_VERSION},
-          {"compiler", __VERSION__},
-          {"threads", std::thread::hardware_concurrency()},
-          {"cuda", cuda_support()},
-          {"gpus", list_of_gpus()},
-          {"mpi", mpi_support()},
-          {"models", model_names()},
-          {"optimizers", optimizer_names()},
-          {"datasets", dataset_names()},
-          {"datasets_found", found}};
-}
-
-std::string joined(const ordered_json& names) {
-  std::string line;
-  for (const auto& name : names) line += (line.empty() ? "" : ", ") + name.get<std::string>();
-  return line;
+  return {{"adaact", ADAACT_VERSION},    {"libtorch", TORCH_VERSION},
+          {"compiler", __VERSION__},     {"threads", std::thread::hardware_concurrency()},
+          {"cuda", cuda_support()},      {"gpus", list_of_gpus()},
+          {"mpi", mpi_support()},        {"nccl", nccl_support()},
+          {"models", model_names()},     {"optimizers", optimizer_names()},
+          {"datasets", dataset_names()}, {"datasets_found", found}};
 }
 
 void print(const ordered_json& info) {
@@ -72,9 +65,11 @@ void print(const ordered_json& info) {
   if (info["gpus"].empty()) std::printf("            no GPU, %s\n", text("cuda").c_str());
   std::printf("ranks       %s\n", has_mpi() ? "built with MPI: mpirun -n 4 adaact train ..."
                                             : "built without MPI, so there is one process");
-  std::printf("models      %s\n", joined(info["models"]).c_str());
-  std::printf("optimizers  %s\n", joined(info["optimizers"]).c_str());
-  std::printf("data sets   %s\n", joined(info["datasets"]).c_str());
+  if (has_nccl()) std::printf("            built with NCCL, for ranks that have a GPU each\n");
+  std::printf("models      %s\n", joined(info["models"].get<std::vector<std::string>>()).c_str());
+  std::printf("optimizers  %s\n",
+              joined(info["optimizers"].get<std::vector<std::string>>()).c_str());
+  std::printf("data sets   %s\n", joined(info["datasets"].get<std::vector<std::string>>()).c_str());
   if (info["datasets_found"].empty()) {
     std::printf("found       none; apt-get install dataset-fashion-mnist brings one\n");
   }

@@ -1,6 +1,7 @@
 #include "options_of_run.h"
 
 #include <algorithm>
+#include <map>
 
 #include <adaact/train/run_config.h>
 #include <adaact/train/training_run.h>
@@ -55,7 +56,17 @@ bool gives_way(const std::string& field, const json& fields, const CLI::App& com
     const auto* found = command.get_option_no_throw(option);
     return found != nullptr && found->count() > 0;
   };
-  if (field == "seed") return typed("--seeds");
+  static const std::map<std::string, const char*> in_place_of{{"seed", "--seeds"},
+                                                              {"crop", "--no-augment"},
+                                                              {"resize_size", "--crop-ratio"},
+                                                              {"crop_ratio", "--resize-size"},
+                                                              {"final_lr_factor", "--min-lr"},
+                                                              {"min_lr", "--final-lr-factor"}};
+  // What it follows from says it, of images of another size too.
+  const bool follows = field == "resize_size" && fields.value("crop_ratio", 0.0) != 0.0;
+  if (follows) return true;
+  const auto other = in_place_of.find(field);
+  if (other != in_place_of.end()) return typed(other->second);
   return field == kOptimizerOptionsField && typed("--optimizer") &&
          command.get_option("--optimizer")->as<std::string>() != fields.at("optimizer");
 }

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "experiment_list.h"
 #include "experiments/page/curves.h"
 #include "experiments/page/departures.h"
 #include "experiments/page/experiment_page.h"
@@ -52,92 +53,16 @@ struct ReproduceArguments {
   OutputOptions output;
 };
 
-// What --list prints.
-
-/// What the list says of an experiment, in words.
-struct Listed {
-  std::string two_cores;
-  std::string gpu;
-  std::string quick;     // with --quick, on two cores
-  std::string obstacle;  // to carrying it out; empty where there is none
-};
-
-Listed listed(const Experiment& experiment) {
-  ExperimentForm quick;
-  quick.quick = true;
-  const auto plan = experiment.plan({});
-  const auto quick_plan = experiment.plan(quick);
-  return {cost_text(estimate_cost(plan, CostOn::TwoCores)),
-          cost_text(estimate_cost(plan, CostOn::Gpu)),
-          // What cannot be carried out has no quick form either.
-          quick_plan.obstacle.empty() ? cost_text(estimate_cost(quick_plan, CostOn::TwoCores))
-                                      : kNothing,
-          plan.obstacle};
-}
-
-void print_list() {
-  std::printf("%-25s%-16s%-16s%s\n", "", "two cores", "H200", "--quick, two cores");
-  for (const auto* experiment : experiments()) {
-    const auto each = listed(*experiment);
-    const auto line = padded(experiment->name(), 25) + padded(each.two_cores, 16) +
-                      padded(each.gpu, 16) + each.quick;
-    std::printf("%s\n  %s%s\n", line.c_str(), experiment->shows().c_str(),
-                each.obstacle.empty() ? "" : "; planned only");
-  }
-  std::printf(
-      "\nOf training, without evaluation. On the H200 with --device cuda --precision bf16\n"
-      "--memory-format channels-last.\n");
-}
-
-ordered_json list_as_json() {
-  auto list = ordered_json::array();
-  for (const auto* experiment : experiments()) {
-    const auto each = listed(*experiment);
-    list.push_back({{"name", experiment->name()},
-                    {"title", experiment->title()},
-                    {"shows", experiment->shows()},
-                    {"two_cores", each.two_cores},
-                    {"h200", each.gpu},
-                    {"quick", each.quick},
-                    {"obstacle", each.obstacle}});
-  }
-  return list;
-}
-
 // What is printed of the results.
 
-/// The runs that one line sums up: they differ in their seeds alone.
-struct SeedGroup {
-  std::string dataset;
-  std::string model;
-  RunSeries series;
-};
-
-std::vector<SeedGroup> groups_of(const Found& found) {
-  std::vector<SeedGroup> groups;
-  for (const auto& run : found.runs) {
-    if (!run.history) continue;
-    const auto& config = run.planned.config;
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const SeedGroup& each) {
-      return each.dataset == config.dataset && each.model == config.model &&
-             each.series.name == run.planned.series;
-    });
-    if (group == groups.end()) {
-      const RunSeries series{run.planned.series, 0, {}};
-      group = groups.insert(group, {config.dataset, config.model, series});
-    }
-    group->series.runs.push_back(&*run.history);
-  }
-  return groups;
-}
-
 void print_runs(const Found& found) {
-  const auto groups = groups_of(found);
-  if (groups.empty()) return;
-  std::printf("%-14s%-12s%-26s%5s  %-16s%8s\n", "data", "model", "series", "seeds", "test top-1",
+  if (found.runs.size() == found.missing().runs.size()) return;
+  std::printf("%-14s%-12s%-26s%-20s%-16s%8s\n", "data", "model", "series", "runs", "test top-1",
               "seconds");
-  for (const auto& group : groups) {
-    const auto top1 = final_over_seeds(group.series);
+  for (const auto& setting : settings_in(found)) {
+    const auto& runs = setting.series.runs;
+    if (runs.empty()) continue;
+    const auto top1 = final_over_seeds(setting.series);
     char accuracy[40];
     if (std::isnan(top1.standard_error)) {
       std::snprintf(accuracy, sizeof(accuracy), "%.2f %%", 100.0 * top1.mean);
@@ -145,12 +70,12 @@ void print_runs(const Found& found) {
       std::snprintf(accuracy, sizeof(accuracy), "%.2f ± %.2f %%", 100.0 * top1.mean,
                     100.0 * top1.standard_error);
     }
-    const auto seconds = median_seconds(group.series.runs);
+    const auto seconds = fastest_training(runs);
     const auto time = seconds ? fixed(*seconds, 1) : "-";
-    const auto state = state_of(group.series);
-    std::printf("%-14s%-12s%s%5zu  %s%8s%s\n", group.dataset.c_str(), group.model.c_str(),
-                padded(printable(group.series.name), 26).c_str(), group.series.runs.size(),
-                padded(accuracy, 16).c_str(), time.c_str(),
+    const auto state = state_of(setting.series);
+    std::printf("%-14s%-12s%s%s%s%8s%s\n", setting.dataset.c_str(), setting.model.c_str(),
+                padded(printable(setting.series.name), 26).c_str(),
+                padded(count_text(runs), 20).c_str(), padded(accuracy, 16).c_str(), time.c_str(),
                 (state.empty() ? "" : "  " + state).c_str());
   }
 }
@@ -220,46 +145,29 @@ void make_folder(const std::string& folder) {
   TORCH_CHECK(!error, "adaact: cannot make the folder ", folder, ": ", error.message());
 }
 
-/// "12 of 140 runs and measurements are there"; empty where all are.
-std::string what_is_missing(const Found& found) {
-  std::size_t there = 0;
-  for (const auto& run : found.runs) there += run.history ? 1 : 0;
-  for (const auto& measurement : found.measurements) there += measurement.measured ? 1 : 0;
-  const auto all = found.runs.size() + found.measurements.size();
-  if (there == all) return "";
-  return std::to_string(there) + " of " + std::to_string(all) + " runs and measurements are there";
-}
-
-/// What is still to be done of a plan.
-ExperimentPlan missing_part(const Found& found) {
-  ExperimentPlan missing;
-  for (const auto& run : found.runs) {
-    if (!run.history) missing.runs.push_back(run.planned);
-  }
-  for (const auto& measurement : found.measurements) {
-    if (!measurement.measured) missing.measurements.push_back(measurement.planned);
-  }
-  return missing;
-}
-
 /// What it will cost, before it begins; nothing where all is there.
 void announce_cost(const ExperimentPlan& missing, const Machine& machine, Verbosity verbosity) {
-  const auto count = [](std::size_t number, const std::string& thing) {
-    return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
-  };
-  std::vector<std::string> work;
-  if (!missing.runs.empty()) work.push_back(count(missing.runs.size(), "run"));
-  if (!missing.measurements.empty()) {
-    work.push_back(count(missing.measurements.size(), "measurement"));
-  }
+  const auto work = pieces_text(missing);
   if (work.empty()) return;
   const bool on_cpu = machine.device == "cpu";
   const auto cost = estimate_cost(missing, on_cpu ? CostOn::TwoCores : CostOn::Gpu);
   const auto time = cost.seconds == 0.0
                         ? std::string("how long it takes is not known")
                         : cost_text(cost) + (on_cpu ? " on two cores" : " on an H200");
-  say(verbosity,
-      "to do: " + joined(work) + "; " + time + "; Ctrl-C stops it, the same command goes on");
+  say(verbosity, "to do: " + work + "; " + time + "; Ctrl-C stops it, the same command goes on");
+}
+
+/// What stands in the way of training: an obstacle, or data that nobody named; empty where nothing does.
+std::string why_not(const ReproduceArguments& arguments, const ExperimentPlan& plan) {
+  if (!plan.obstacle.empty()) return "this cannot be carried out: " + plan.obstacle;
+  const auto datasets = datasets_of(plan);
+  const bool has_data = !arguments.data_dir.empty() ||
+                        std::none_of(datasets.begin(), datasets.end(), [](const auto& dataset) {
+                          return usual_data_dir(dataset).empty();
+                        });
+  if (plan.wanted_data.empty() || has_data) return {};
+  if (shelf_of(arguments).find_all(plan).is_complete()) return {};
+  return "nothing is trained without --data-dir: " + plan.wanted_data;
 }
 
 CarryOutResult carry_out_missing(const ReproduceArguments& arguments, const ExperimentPlan& plan) {
@@ -275,7 +183,7 @@ CarryOutResult carry_out_missing(const ReproduceArguments& arguments, const Expe
     std::fflush(stdout);
   };
   options.on_message = print_notice;
-  announce_cost(missing_part(shelf_of(arguments).find_all(plan)), options.machine, verbosity);
+  announce_cost(shelf_of(arguments).find_all(plan).missing(), options.machine, verbosity);
   auto shelf = shelf_of(arguments);
   return carry_out(plan, shelf, options);
 }
@@ -287,11 +195,11 @@ std::string command_of(const ReproduceArguments& arguments) {
   };
   if (arguments.form.quick) command += " --quick";
   if (!arguments.form.dataset.empty()) add("--dataset", arguments.form.dataset);
-  std::string seeds;
-  for (const auto seed : arguments.form.seeds) {
-    seeds += (seeds.empty() ? "" : ",") + std::to_string(seed);
+  if (!arguments.form.seeds.empty()) add("--seeds", comma_list(arguments.form.seeds));
+  if (!arguments.form.models.empty()) add("--models", joined(arguments.form.models, ","));
+  if (!arguments.form.optimizers.empty()) {
+    add("--optimizers", joined(arguments.form.optimizers, ","));
   }
-  if (!seeds.empty()) add("--seeds", seeds);
   for (const auto& folder : arguments.from) add("--from", folder);
   for (const auto& folder : arguments.also) add("--also", folder);
   if (arguments.from.empty()) {
@@ -309,13 +217,29 @@ std::string command_of(const ReproduceArguments& arguments) {
   return command;
 }
 
+void list(const ReproduceArguments& arguments) {
+  const auto& form = arguments.form;
+  check_dataset(form.dataset);
+  check_seeds(form.seeds);
+  auto shelf = shelf_of(arguments);
+  if (arguments.name.empty()) {
+    const bool is_whole = !form.quick && form.dataset.empty() && form.seeds.empty() &&
+                          form.models.empty() && form.optimizers.empty();
+    if (!is_whole) throw CLI::RequiredError("the name of an experiment, of which to list a part,");
+    print_experiments(shelf, arguments.output.json);
+  } else {
+    print_settings(experiment_named(arguments.name), form, shelf, arguments.output.json);
+  }
+  for (const auto& message : shelf.messages()) print_notice(message);
+}
+
 int reproduce(const ReproduceArguments& arguments) {
   const auto verbosity = arguments.output.verbosity();
   if (verbosity == Verbosity::Quiet) silence_notices();
   const auto& experiment = experiment_named(arguments.name);
   check_dataset(arguments.form.dataset);
   check_seeds(arguments.form.seeds);
-  const auto plan = experiment.plan(arguments.form);
+  const auto part = part_of_plan(experiment, arguments.form);
   make_folder(arguments.out);
   if (!arguments.keep.empty()) make_folder(arguments.keep);
   check_gnuplot();
@@ -323,10 +247,13 @@ int reproduce(const ReproduceArguments& arguments) {
   if (!departures.empty()) print_notice("this is not the paper's setting: " + joined(departures));
 
   CarryOutResult result;
-  if (!plan.obstacle.empty()) {
-    result.failures.push_back("this cannot be carried out: " + plan.obstacle);
-  } else if (arguments.from.empty()) {
-    result = carry_out_missing(arguments, plan);
+  if (arguments.from.empty()) {
+    const auto obstacle = why_not(arguments, part);
+    if (obstacle.empty()) {
+      result = carry_out_missing(arguments, part);
+    } else {
+      result.failures.push_back(obstacle);
+    }
   }
   if (result.signal != 0) {
     say(verbosity,
@@ -335,7 +262,8 @@ int reproduce(const ReproduceArguments& arguments) {
   }
 
   auto shelf = shelf_of(arguments);
-  const auto found = shelf.find_all(plan);
+  const auto found =
+      shelf.find_all(experiment.plan(arguments.form), seeds_that_count(arguments.form));
   for (const auto& message : shelf.messages()) print_notice(message);
   if (!arguments.keep.empty()) {
     for (const auto& message : keep(found, arguments.keep)) print_notice(message);
@@ -348,8 +276,8 @@ int reproduce(const ReproduceArguments& arguments) {
   if (verbosity == Verbosity::Normal) {
     print_runs(found);
     if (departures.empty()) print_findings(experiment.findings(found));
-    const auto missing = what_is_missing(found);
-    if (!missing.empty()) std::printf("%s\n", missing.c_str());
+    const auto missing = pieces_text(found.missing());
+    if (!missing.empty()) std::printf("not there yet: %s\n", missing.c_str());
     std::printf("the page is in %s\n", page.c_str());
   }
   if (verbosity == Verbosity::Json) print_json(experiment.to_json(found));
@@ -366,13 +294,22 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("reproduce", "Carry out a figure or a table of the paper");
 
   command->add_option("name", arguments->name, "Of the experiment; --list shows them");
-  command->add_flag("--list", arguments->list, "Show what there is and what it costs");
+  command->add_flag("--list", arguments->list,
+                    "What there is, what is missing and what that costs");
   command->add_flag("--quick", form.quick, "In minutes on two cores; not the paper's setting");
   command->add_option("--dataset", form.dataset, "In place of the paper's");
   command->add_option("--seeds", form.seeds, "As 0,1,2")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_negative());
+  const auto add_part = [&](const char* option, std::vector<std::string>& names,
+                            const char* meaning) {
+    command->add_option(option, names, meaning)
+        ->delimiter(',')
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  add_part("--models", form.models, "Train or list only these, as resnet20,resnet34");
+  add_part("--optimizers", form.optimizers, "Train or list only these, as adaact,sgd");
   add_option(*command, "--out", arguments->out, "Folder of the page and of what is trained");
   command
       ->add_option("--from", arguments->from,
@@ -401,8 +338,14 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
         throw CLI::ExcludesError("--from", of_training);
       }
     }
+    // What is drawn is always the whole.
+    for (const char* of_part : {"--models", "--optimizers"}) {
+      if (!arguments->list && command->count("--from") > 0 && command->count(of_part) > 0) {
+        throw CLI::ExcludesError("--from", of_part);
+      }
+    }
     if (arguments->list) {
-      arguments->output.json ? print_json(list_as_json()) : print_list();
+      list(*arguments);
       exit_code = 0;
       return;
     }

@@ -77,6 +77,7 @@ inline void add_model_and_data_options(CLI::App& command, RunConfig& config) {
   add_option(command, "--image-size", config.image_size, "Side of the images; 0: to fit");
   add_option(command, "--resize-size", config.resize_size,
              "Of an image folder, before the centre crop");
+  add_option(command, "--crop-ratio", config.crop_ratio, "Image size / resize size, in its place");
   add_option(command, "--limit-test", config.limit_test, "Test on so many images; 0: all");
   command.add_flag("--skip-bad-images", config.skip_bad_images,
                    "Leave out images that cannot be decoded");

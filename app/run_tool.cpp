@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <malloc.h>
 #include <poll.h>
@@ -70,10 +72,44 @@ class HelpText : public CLI::Formatter {
   std::string make_description(const CLI::App* app) const override {
     return app->get_description() + "; --config FILE: the same from TOML or config.json\n";
   }
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    if (group == adaact::app::kRecipeOptions) return names_of(options);
+    return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
+  }
+  /// CLI11 keeps the options that exclude one in the order of their addresses, which differs from process to process.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string excludes = " Excludes:";
+    auto text = CLI::Formatter::make_option_opts(option);
+    if (option->get_excludes().empty()) return text;
+    text.erase(text.find(excludes));  // they stand last
+    std::set<std::string> names;
+    for (const auto* other : option->get_excludes()) names.insert(other->get_name());
+    text += excludes;
+    for (const auto& name : names) text += " " + name;
+    return text;
+  }
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     auto text = CLI::Formatter::make_help(app, std::move(name), mode);
     return text.erase(text.find_last_not_of('\n') + 1) + "\n";
+  }
+
+ private:
+  /// The names alone, for options that few need: those look them up anyway.
+  static std::string names_of(const std::vector<const CLI::Option*>& options) {
+    constexpr std::size_t kWidth = 80;
+    std::string lines;
+    std::string line = "Of recipes such as ImageNet's (docs/tool.md):";
+    for (const auto* option : options) {
+      const auto name = " " + option->get_name();
+      if (line.size() + name.size() > kWidth) {
+        lines += line + "\n";
+        line = " ";
+      }
+      line += name;
+    }
+    return lines + line + "\n";
   }
 };
 
@@ -99,6 +135,7 @@ int run(int argc, char** argv) {
   add_find_lr_command(app, exit_code);
   add_report_command(app, exit_code);
   add_reproduce_command(app, exit_code);
+  add_pack_command(app, exit_code);
   add_info_command(app, exit_code);
   add_completion_command(app, exit_code);
   add_help_command(app, exit_code);

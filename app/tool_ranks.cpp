@@ -12,7 +12,8 @@
 #include <thread>
 
 #include <adaact/ranks/mpi.h>
-#include <torch/cuda.h>
+#include <adaact/ranks/nccl.h>
+#include <torch/torch.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -31,7 +32,7 @@ std::string name_of_machine() {
   return name;
 }
 
-/// The first of these that a starter has left in the environment.
+/// The value of the first of these variables that a starter has left in the environment.
 std::int64_t number_from_starter(std::initializer_list<const char*> variables,
                                  std::int64_t otherwise) {
   for (const auto* variable : variables) {
@@ -41,7 +42,7 @@ std::int64_t number_from_starter(std::initializer_list<const char*> variables,
   return otherwise;
 }
 
-/// 1 where the starter does not say.
+/// The number of ranks that a starter has started, this one among them; 1 where it does not say.
 std::int64_t ranks_started() {
   if (!started_by_mpirun()) return 1;
   return number_from_starter({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}, 1);
@@ -51,7 +52,8 @@ std::int64_t rank_as_started() {
   return number_from_starter({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
 }
 
-/// So that errors come at the same time on all ranks: by itself one starts much sooner than another.
+/// Waits until all ranks have started, so that what they have to say comes at the same time: by itself one starts much
+/// sooner than another.
 void try_to_join_ranks() {
   try {
     join_ranks(MpiOptions().timeout.count());
@@ -73,6 +75,11 @@ std::shared_ptr<Communicator> join_ranks(double timeout_seconds) {
   MpiOptions options;
   options.timeout = std::chrono::duration<double>(timeout_seconds);
   tool_ranks() = mpi_communicator(options);
+  const auto joined = tool_ranks()->size();
+  TORCH_CHECK(ranks_started() == 1 || joined == ranks_started(),
+              "this process was started as one of ", ranks_started(), " ranks, but MPI knows of ",
+              joined,
+              ": its MPI is not that of the starter; adaact info names the one it was built with");
   return tool_ranks();
 }
 
@@ -84,7 +91,7 @@ void fail_on_ranks(const std::string& message, int exit_code) {
   if (ranks == nullptr) try_to_join_ranks();
   // Where all ranks have the same to say the first says it and ends the others. What they have found out about this one
   // is theirs to say: they did not have its answer, and it may be that it was only stopped for a while.
-  constexpr std::int64_t kMostTurns = 20;
+  constexpr std::int64_t kMostTurns = 8;  // four seconds at most
   const auto own_name = name_of_this_rank();
   const bool is_about_this_one = message.rfind(own_name, 0) == 0;
   const auto turn = is_about_this_one ? kMostTurns : std::min(rank_as_started(), kMostTurns);
@@ -130,6 +137,19 @@ PlaceOnMachine place_on_machine(Communicator& ranks) {
   place.rank = std::count(machines.begin(), own, *own);
   place.ranks = std::count(machines.begin(), machines.end(), *own);
   return place;
+}
+
+std::shared_ptr<Communicator> ranks_on_devices(const std::shared_ptr<Communicator>& ranks,
+                                               const std::string& device, double timeout_seconds) {
+  // Which GPUs a rank sees, and as which number, is its starter's choice.
+  const bool has_gpu = torch::Device(device).is_cuda() && has_nccl();
+  auto gpus = ranks->gather(has_gpu ? name_of_gpu(torch::Device(device)) : "");
+  std::sort(gpus.begin(), gpus.end());
+  const bool are_shared = std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
+  if (are_shared || gpus.front().empty()) return ranks;
+  NcclOptions options;
+  options.timeout = std::chrono::duration<double>(timeout_seconds);
+  return nccl_communicator(ranks, torch::Device(device), options);
 }
 
 void check_is_alone(const std::string& command) {

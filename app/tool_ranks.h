@@ -39,6 +39,11 @@ struct PlaceOnMachine {
 /// All ranks ask at a time.
 PlaceOnMachine place_on_machine(Communicator& ranks);
 
+/// The ranks of join_ranks() as they train on their devices: by NCCL where the build has it and each rank has a GPU of
+/// its own, which `device` names. All ranks ask at a time.
+std::shared_ptr<Communicator> ranks_on_devices(const std::shared_ptr<Communicator>& ranks,
+                                               const std::string& device, double timeout_seconds);
+
 /// Throws for a command that ranks cannot carry out together.
 void check_is_alone(const std::string& command);
 

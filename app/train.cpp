@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <adaact/optim/non_finite.h>
+#include <adaact/ranks/mpi.h>
 #include <adaact/report/run_history.h>
 #include <adaact/train/training_run.h>
 
@@ -18,6 +19,7 @@
 #include "smaller_rate.h"
 #include "tool_ranks.h"
 #include "train/run/rank_agreement.h"
+#include "train/run/run_settings.h"
 #include "train_block.h"
 #include "train_seeds.h"
 #include "training_options.h"
@@ -32,8 +34,13 @@ struct TrainArguments {
   OutputOptions output;
   std::vector<std::uint64_t> seeds;  // empty: that of the configuration
   std::string graph = "on";
-  double rank_timeout = 30.0;  // seconds
+  double rank_timeout = MpiOptions().timeout.count();  // seconds
 };
+
+void take_over_settings(const RunSettings& settings, TrainArguments& arguments) {
+  arguments.settings = settings;
+  arguments.graph = settings.graph ? "on" : "off";
+}
 
 /// Takes from the folder all that was not typed; false where there is nothing to go on with.
 bool take_over(TrainArguments& arguments, CLI::App& command) {
@@ -44,8 +51,7 @@ bool take_over(TrainArguments& arguments, CLI::App& command) {
     check_it_may_begin(arguments.out, command);
     return false;
   }
-  arguments.settings = RunSettings::read(begun->config_file);
-  arguments.graph = arguments.settings.graph ? "on" : "off";
+  take_over_settings(RunSettings::read(begun->config_file), arguments);
   go_on_with(arguments.config, *begun, command);
   if (!seeds_were_typed) arguments.seeds = begun->seeds;
   return true;
@@ -97,9 +103,12 @@ void take_over_together(TrainArguments& arguments, CLI::App& command, Communicat
   check_same_run(arguments.config, ranks);  // as they were typed
   const bool found = ranks.is_first() && take_over(arguments, command);
   if (ranks.size() == 1) return;
-  const auto of_first = ranks.gather(found ? arguments.config.to_json() : "").front();
-  if (ranks.is_first() || of_first.empty()) return;
-  arguments.config = RunConfig::from_json(of_first, "what rank 0 sent");
+  const auto config = ranks.gather(found ? arguments.config.to_json() : "").front();
+  const auto settings = ranks.gather(settings_text(arguments.settings)).front();
+  if (ranks.is_first() || config.empty()) return;
+  const std::string source = "what rank 0 sent";
+  arguments.config = RunConfig::from_json(config, source);
+  take_over_settings(RunSettings::from_json(settings, source), arguments);
   const auto typed = command.get_options([](const auto* option) { return option->count() > 0; });
   for (auto* option : typed) option->run_callback();  // such as where a rank's own data lie
 }
@@ -110,19 +119,21 @@ void work_together(TrainArguments& arguments, const CLI::App& command,
   if (ranks->size() == 1) return;
   TORCH_CHECK_VALUE(arguments.seeds.empty(), "seeds are given, but there are ", ranks->size(),
                     " ranks, expected one process: several seeds are trained side by side in it");
-  arguments.settings.ranks = ranks;
   if (!ranks->is_first()) arguments.output = {/*quiet=*/true, /*json=*/false};
   auto& config = arguments.config;
   const auto place = place_on_machine(*ranks);
-  // Those that a run was begun with were one rank's, of as many as there were then.
+  // The threads that a run was begun with were one rank's, of as many ranks as there were then.
   if (command.count("--threads") == 0) config.threads = std::min(config.threads, place.threads());
   if (command.count("--device") == 0 && config.device != "cpu") config.device = "cuda";
   if (config.threads == 0) config.threads = place.threads();
   config.device = place.device(config.device);
+  arguments.settings.ranks = ranks_on_devices(ranks, config.device, arguments.rank_timeout);
 }
 
 int run_training(TrainArguments& arguments, CLI::App& command) {
   const auto ranks = join_ranks_of(arguments);
+  check_same_on_all_ranks(*ranks, "its command",
+                          arguments.settings.resume ? "--resume" : "no --resume");
   if (arguments.settings.resume) take_over_together(arguments, command, *ranks);
   auto& settings = arguments.settings;
   settings.graph = is_on("graph", arguments.graph);

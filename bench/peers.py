@@ -550,6 +550,7 @@ class Measurements:
         self.runs = {name: {} for name in arguments.models}
         self.environment = {
             "adaact": first_line_of([arguments.adaact, "--version"]),
+            "commit": first_line_of(["git", "-C", str(HERE), "describe", "--always", "--dirty"]),
             "driver": first_line_of(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
             "python": platform.python_version(),
             "date": time.strftime("%Y-%m-%d %H:%M:%S"),

@@ -59,9 +59,6 @@ if(ADAACT_PRECOMPILED_HEADER)
   if(CMAKE_UNITY_BUILD)
     target_compile_options(adaact_pch PRIVATE ${ADAACT_TEST_OPTIMIZATION})
   endif()
-  if(ADAACT_WITH_CUDA)
-    target_compile_definitions(adaact_pch PRIVATE ADAACT_WITH_CUDA)
-  endif()
   # The language condition keeps the header away from .cu files, which nvcc could not read it in.
   target_precompile_headers(adaact_pch PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:<torch/torch.h$<ANGLE-R>>"

@@ -2,7 +2,8 @@
 #
 # All sources of these folders of src/ and of those within them. A source that only a build with CUDA can
 # compile is a .cu or ends in _cuda.cpp. One that ends in _without_cuda.cpp stands in for it in the others. In
-# the same way sources that begin with mpi_ need MPI, but for mpi_without.cpp, which stands in for them.
+# the same way sources that begin with mpi_ need MPI, but for mpi_without.cpp, which stands in for them, and those that
+# begin with nccl_ need NCCL.
 function(adaact_room_sources variable)
   set(sources)
   foreach(room IN LISTS ARGN)
@@ -18,14 +19,17 @@ function(adaact_room_sources variable)
     list(FILTER sources EXCLUDE REGEX "(\\.cu|_cuda\\.cpp)$")
     list(APPEND sources ${stand_ins})
   endif()
-  if(ADAACT_WITH_MPI)
-    list(FILTER sources EXCLUDE REGEX "/mpi_without\\.cpp$")
-  else()
-    set(stand_ins ${sources})
-    list(FILTER stand_ins INCLUDE REGEX "/mpi_without\\.cpp$")
-    list(FILTER sources EXCLUDE REGEX "/mpi_[a-z_]+\\.cpp$")
-    list(APPEND sources ${stand_ins})
-  endif()
+  foreach(library mpi nccl)
+    string(TOUPPER ${library} upper)
+    if(ADAACT_WITH_${upper})
+      list(FILTER sources EXCLUDE REGEX "/${library}_without\\.cpp$")
+    else()
+      set(stand_ins ${sources})
+      list(FILTER stand_ins INCLUDE REGEX "/${library}_without\\.cpp$")
+      list(FILTER sources EXCLUDE REGEX "/${library}_[a-z_]+\\.cpp$")
+      list(APPEND sources ${stand_ins})
+    endif()
+  endforeach()
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 

@@ -7,7 +7,7 @@
 #   scripts/bootstrap.sh --browser also Chromium, in which a test looks at the report
 #   scripts/bootstrap.sh --fuzz    also clang with libFuzzer
 #   scripts/bootstrap.sh --deb     also what makes Debian packages
-#   scripts/bootstrap.sh --python  also Python with what its virtual environments need
+#   scripts/bootstrap.sh --python  also what virtual environments of Python and modules for it need
 #
 # With Torch_DIR or CMAKE_PREFIX_PATH in the environment LibTorch is taken to be there already.
 set -euo pipefail
@@ -68,6 +68,11 @@ fi
 if [ $python = yes ] && ! python3 -c 'import ensurepip' 2>/dev/null; then
   packages+=(python3-venv)
 fi
+# Nor with its headers.
+if [ $python = yes ] && ! python3 -c 'import os, sysconfig
+raise SystemExit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null; then
+  packages+=(python3-dev)
+fi
 
 missing=()
 for tool in "${tools[@]}"; do
@@ -106,7 +111,7 @@ echo "bootstrap: installing ${missing[*]}"
 # Without the second variable debconf notes, on a minimal system, that apt-utils is not installed. dpkg would
 # wait for the disk after each file of some 400 packages; sync does so once for all of them.
 install=(env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes
-  apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io "${missing[@]}")
+  apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io -o DPkg::Lock::Timeout=120 "${missing[@]}")
 # A fresh system has no package lists yet, an old one may have outdated ones.
 if ! "${as_root[@]}" apt-get update -qq ||
   ! "${as_root[@]}" "${install[@]}" >/dev/null; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build into a temporary place and builds and runs examples/find_package against it.
+# Installs a build into a temporary place and builds and runs examples/find_package against it. Where the build has the
+# Python package, that is installed and used too.
 #
 #   scripts/check_install.sh build/release
 set -euo pipefail
@@ -37,4 +38,14 @@ quietly cmake --build "$work/build"
 "$work/build/train_lenet5"
 quietly "$work/prefix/bin/adaact" train --out "$work/run" --dataset synthetic --limit-train 256 \
   --limit-test 64 --epochs 1
+
+if grep -q '^ADAACT_BUILD_PYTHON:BOOL=ON$' "$build/CMakeCache.txt"; then
+  # A component of its own, to which pip adds the package's other files.
+  quietly cmake --build "$build" --target adaact_python
+  quietly cmake --install "$build" --prefix "$work/python" --component python
+  find "$root/python/adaact" -maxdepth 1 -type f -exec cp {} "$work/python/adaact/" \;
+  python=$(sed -n 's/^Python_EXECUTABLE:[A-Z]*=//p' "$build/CMakeCache.txt")
+  quietly env PYTHONPATH="$work/python" PYTHONDONTWRITEBYTECODE=1 "$python" \
+    "$root/scripts/check_python_package.py" "$work/python"
+fi
 echo "check_install: the installed package works"

@@ -82,7 +82,7 @@ dictionary_of() {
   case $1 in
     jpeg | picture) echo tests/fuzz/dictionaries/jpeg.dict ;;
     webp | exif) echo tests/fuzz/dictionaries/webp.dict ;;
-    png | idx_* | cifar | class_names | image_folder) ;;
+    png | idx_* | cifar | class_names | image_folder | shard) ;;
     *) echo tests/fuzz/dictionaries/json.dict ;;
   esac
 }

@@ -112,14 +112,15 @@ def measure(arguments):
 
 # --- predicted for GPUs --------------------------------------------------------------------------------------------
 
-# AdaAct's step on one H200 with bf16 (docs/benchmarks.md), and what `mpirun -n 2 adaact bench --json` says that travels.
+# AdaAct's step on one H200 with bf16 (results/gpu-bench/peers.txt), and what `mpirun -n 2 adaact bench --json` says that
+# travels.
 # (model, images a GPU, ms a step, messages, bytes of gradients, bytes of statistics)
 MODELS = [
-    ("ResNet-20", 128, 1.199, 8, 1_079_384, 23_200),
-    ("ResNet-34", 128, 3.396, 6, 85_314_096, 260_336),
-    ("DenseNet-121", 128, 8.509, 8, 28_197_136, 406_704),
-    ("ResNet-50", 256, 33.52, 7, 102_229_448, 220_672),
-    ("ViT-S", 256, 24.32, 8, 88_203_904, 135_248),
+    ("ResNet-20", 128, 1.198, 8, 1_079_384, 23_200),
+    ("ResNet-34", 128, 3.412, 6, 85_314_096, 260_336),
+    ("DenseNet-121", 128, 8.505, 8, 28_197_136, 406_704),
+    ("ResNet-50", 256, 34.68, 7, 102_229_448, 220_672),
+    ("ViT-S", 256, 24.64, 8, 88_203_904, 135_248),
 ]
 GPUS = [8, 64, 512, 4096]
 GPUS_OF_NODE = 8

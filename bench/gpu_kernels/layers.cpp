@@ -1,15 +1,20 @@
 // Fused layers, each way: what they must read and write, once. Sums over a batch come before what is made of them,
 // so what is summed must be read twice; the second time counts as the first.
 
+#include <adaact/models/registry.h>
 #include <torch/torch.h>
 
 #include "gpu_kernels/work.h"
+#include "kernels/convert_many_cuda.h"
+#include "layers/average_pool_cuda.h"
 #include "layers/batch_norm_cuda.h"
 #include "layers/bias_gelu_cuda.h"
+#include "layers/copy_channels_cuda.h"
 #include "layers/cross_entropy_cuda.h"
 #include "layers/global_average_cuda.h"
 #include "layers/layer_norm_cuda.h"
 #include "layers/max_pool_cuda.h"
+#include "layers/shortened_cuda.h"
 
 namespace adaact::bench {
 namespace {
@@ -26,7 +31,8 @@ struct NormSet {
   torch::Tensor x, residual, gradient, second;
 };
 
-Work batch_norm_work(const std::vector<std::int64_t>& shape, bool residual, bool backward) {
+Work batch_norm_work(const std::vector<std::int64_t>& shape, bool residual, bool backward,
+                     bool sum_squares = false) {
   const auto make = [&] {
     return NormSet{image(shape), residual ? image(shape) : torch::Tensor(),
                    backward ? image(shape) : torch::Tensor(),
@@ -51,7 +57,7 @@ Work batch_norm_work(const std::vector<std::int64_t>& shape, bool residual, bool
     work.call = [=](std::size_t set) {
       const auto& of = (*sets)[set];
       batch_norm_forward_cuda(of.x, of.residual, weight, bias, running, 1e-5, /*relu=*/true,
-                              /*with_squares=*/false);
+                              sum_squares);
     };
   } else {
     // Two gradients, the output and x read, their sum written; that and x read, dx written. Or the gradient and x
@@ -78,7 +84,7 @@ Work batch_norm_work(const std::vector<std::int64_t>& shape, bool residual, bool
   return work;
 }
 
-/// Of ViT-S with 256 images.
+/// The rows of ViT-S are the tokens of 256 images, and this is its width.
 constexpr std::int64_t kRows = 256 * 197;
 constexpr std::int64_t kWidth = 384;
 
@@ -177,7 +183,101 @@ Work max_pool_work(bool backward) {
   return work;
 }
 
-/// Of ResNet-50. There is nothing to read but a number for every channel.
+/// The first transition of DenseNet-121.
+Work average_pool_work(bool backward) {
+  const std::vector<std::int64_t> shape{128, 128, 32, 32};
+  const auto make = [&] { return NormSet{image(shape), {}, image({128, 128, 16, 16}), {}}; };
+  const auto sets =
+      rotating_sets(make, [](const NormSet& set) { return static_cast<double>(set.x.nbytes()); });
+  Work work;
+  work.sets = sets->size();
+  work.traffic.add(sets->front().x, 1);  // read, or its gradient written
+  work.traffic.add(sets->front().gradient, 1);
+  work.call = [=](std::size_t set) {
+    const auto& of = (*sets)[set];
+    if (backward) {
+      average_pool_backward_cuda(of.gradient, of.x.sizes(), /*size=*/2);
+    } else {
+      average_pool_forward_cuda(of.x, /*size=*/2);
+    }
+  };
+  return work;
+}
+
+/// The first shortcut of ResNet-20: every second row and column, among twice the channels.
+Work shortened_work(bool backward) {
+  const std::vector<std::int64_t> shape{128, 16, 32, 32};
+  const auto make = [&] { return NormSet{image(shape), {}, image({128, 32, 16, 16}), {}}; };
+  const auto sets =
+      rotating_sets(make, [](const NormSet& set) { return static_cast<double>(set.x.nbytes()); });
+  Work work;
+  work.sets = sets->size();
+  const auto& first = sets->front();
+  // Forward every second row is read; backward all of them are written, and half of the gradient's channels are read.
+  const auto bytes = static_cast<double>(first.x.nbytes());
+  const auto of_gradient = static_cast<double>(first.gradient.nbytes());
+  work.traffic.held = bytes + of_gradient;
+  work.traffic.moved = backward ? bytes + of_gradient / 2 : bytes / 2 + of_gradient;
+  work.call = [=](std::size_t set) {
+    const auto& of = (*sets)[set];
+    if (backward) {
+      lengthen_cuda(of.gradient, of.x.sizes(), /*stride=*/2, /*before=*/8);
+    } else {
+      shorten_cuda(of.x, /*stride=*/2, /*before=*/8, /*after=*/8);
+    }
+  };
+  return work;
+}
+
+/// A layer's 32 channels into their place among a dense block's 256.
+Work copy_channels_work() {
+  const auto make = [&] {
+    return NormSet{image({128, 32, 32, 32}), image({128, 256, 32, 32}), {}, {}};
+  };
+  const auto sets = rotating_sets(
+      make, [](const NormSet& set) { return 2.0 * static_cast<double>(set.x.nbytes()); });
+  Work work;
+  work.sets = sets->size();
+  work.traffic.add(sets->front().x, 2);
+  work.call = [=](std::size_t set) {
+    const auto& of = (*sets)[set];
+    copy_channels_cuda(of.x, of.residual.narrow(1, 64, 32));
+  };
+  return work;
+}
+
+struct CastSet {
+  std::vector<torch::Tensor> wide, narrow;
+};
+
+/// All weights of a model to bfloat16, or their gradients back.
+Work convert_many_work(const std::string& model, bool back) {
+  const auto make = [&] {
+    CastSet set;
+    for (const auto& parameter : make_model(model)->parameters()) {
+      if (parameter.dim() < 2) continue;
+      set.wide.push_back(parameter.detach().to(torch::kCUDA));
+      set.narrow.push_back(set.wide.back().to(torch::kBFloat16));
+    }
+    return set;
+  };
+  const auto sets = rotating_sets(make, [](const CastSet& set) {
+    double bytes = 0.0;
+    for (const auto& tensor : set.wide) bytes += 1.5 * static_cast<double>(tensor.nbytes());
+    return bytes;
+  });
+  Work work;
+  work.sets = sets->size();
+  for (const auto& tensor : sets->front().wide) work.traffic.add(tensor, 1);
+  for (const auto& tensor : sets->front().narrow) work.traffic.add(tensor, 1);
+  work.call = [=](std::size_t set) {
+    const auto& of = (*sets)[set];
+    back ? convert_many_cuda(of.narrow, of.wide) : convert_many_cuda(of.wide, of.narrow);
+  };
+  return work;
+}
+
+/// The gradient of ResNet-50's last average. There is nothing to read but a number for every channel.
 Work global_average_work() {
   const auto gradient = normal({256, 2048}, torch::kBFloat16);
   Work work;
@@ -229,6 +329,20 @@ void add_layer_benchmarks() {
     }
     add_benchmark("bias_gelu/" + way, [=] { return gelu_work(backward, false); });
     add_benchmark("max_pool/" + way, [=] { return max_pool_work(backward); });
+    add_benchmark("average_pool/" + way, [=] { return average_pool_work(backward); });
+    add_benchmark("shortened/" + way, [=] { return shortened_work(backward); });
+  }
+  for (const auto& shape : kImages) {
+    add_benchmark("batch_norm/" + name_of(shape) + "/relu/forward/squares", [=] {
+      return batch_norm_work(shape, /*residual=*/false, /*backward=*/false, /*sum_squares=*/true);
+    });
+  }
+  add_benchmark("copy_channels", copy_channels_work);
+  for (const std::string model : kModels) {
+    for (const bool back : {false, true}) {
+      add_benchmark("convert_many/" + model + (back ? "/to_fp32" : "/to_bf16"),
+                    [=] { return convert_many_work(model, back); });
+    }
   }
   add_benchmark("global_average/backward", global_average_work);
   for (const std::int64_t rows : {128, 256}) {

@@ -51,6 +51,7 @@ int run(int argc, char** argv) {
   add_gradient_benchmarks();
   add_batch_benchmarks();
   add_layer_benchmarks();
+  add_graph_benchmarks();
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

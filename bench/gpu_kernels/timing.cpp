@@ -156,7 +156,7 @@ double median_seconds(const Work& work) {
   return median(times);
 }
 
-/// Of this GPU, measured when they are first asked for.
+/// The floors of this GPU, measured when they are first asked for.
 const Floors& floors() {
   static const Floors measured = [] {
     const auto speed_of = [](const Work& work) {

@@ -37,7 +37,7 @@ struct Work {
   std::function<void()> prepare = [] {};  // what a replay needs; is not timed
 };
 
-/// So many that the L2 cache does not hold what the next call needs.
+/// The number of sets that are needed for the L2 cache not to hold what the next call reads.
 std::size_t sets_for(double set_bytes);
 
 /// Sets as make() makes them. Shared, because calls outlive the function that asks for them.
@@ -53,15 +53,16 @@ auto rotating_sets(const Make& make, const BytesOf& bytes_of) {
 /// The work is made when the benchmark runs and freed after it.
 void add_benchmark(const std::string& name, const std::function<Work()>& make_work);
 
-// One file each.
+// Each adds the benchmarks of one file.
 void add_floor_benchmarks();
 void add_second_moment_benchmarks();
 void add_update_benchmarks();
 void add_gradient_benchmarks();
 void add_batch_benchmarks();
 void add_layer_benchmarks();
+void add_graph_benchmarks();
 
-// Of models whose parameters, or gradients, are worked on.
+// The models whose parameters, or gradients, are worked on, and in which dtypes.
 inline const char* const kModels[] = {"resnet20", "resnet34", "densenet121", "vit_small"};
 inline const torch::ScalarType kParameterDtypes[] = {torch::kFloat32, torch::kBFloat16};
 

@@ -1,58 +1,46 @@
 #include <adaact/data/augment.h>
 
-#include <algorithm>
+#include <cmath>
 
 #include <c10/util/Exception.h>
+
+#include "data/crop_and_flip.h"
 
 namespace adaact {
 namespace {
 
-/// A row of output: its pixel i is at first[i * step]. A flip writes backwards, from the last one on.
-struct Row {
-  float* first;
-  std::int64_t step;
+void check_share(const char* name, double value) {
+  TORCH_CHECK(value >= 0.0 && value <= 1.0, "Augmenter: ", name, " is ", value,
+              ", expected [0, 1]");
+}
 
-  void fill(std::int64_t begin, std::int64_t end, float value) const {
-    for (auto i = begin; i < end; ++i) first[i * step] = value;
-  }
+void check(const ResizedCropOptions& options) {
+  TORCH_CHECK(
+      options.smallest > 0.0 && options.smallest <= options.largest && options.largest <= 1.0,
+      "Augmenter: resized_crop takes shares from ", options.smallest, " to ", options.largest,
+      ", expected ascending ones in (0, 1]");
+  constexpr double kLeastRatio = 1e-3;
+  constexpr double kMostRatio = 1e3;
+  TORCH_CHECK(options.narrowest >= kLeastRatio && options.narrowest <= options.widest &&
+                  options.widest <= kMostRatio,
+              "Augmenter: resized_crop takes ratios from ", options.narrowest, " to ",
+              options.widest, ", expected ascending ones from ", kLeastRatio, " to ", kMostRatio);
+}
 
-  void look_up(std::int64_t begin, std::int64_t end, const std::uint8_t* in,
-               const float* values) const {
-    switch (step) {  // the usual steps as constants, which the compiler can use
-      case 1:
-        return look_up<1>(begin, end, in, values);
-      case -1:
-        return look_up<-1>(begin, end, in, values);
-      case 3:
-        return look_up<3>(begin, end, in, values);
-      case -3:
-        return look_up<-3>(begin, end, in, values);
-      default:
-        for (auto i = begin; i < end; ++i) first[i * step] = values[*in++];
-    }
-  }
-
- private:
-  template <std::int64_t Step>
-  void look_up(std::int64_t begin, std::int64_t end, const std::uint8_t* in,
-               const float* values) const {
-    auto* out = first;
-    for (auto i = begin; i < end; ++i) out[i * Step] = values[*in++];
-  }
-};
-
-/// The part of [0, size) that lies inside the image when the crop is moved by `shift`.
-struct Inside {
-  std::int64_t begin;
-  std::int64_t end;
-
-  Inside(std::int64_t shift, std::int64_t size)
-      : begin(std::clamp<std::int64_t>(-shift, 0, size)),
-        end(std::clamp<std::int64_t>(size - shift, 0, size)) {}
-
-  bool empty() const { return begin == end; }
-  bool contains(std::int64_t i) const { return i >= begin && i < end; }
-};
+void check(const RandAugmentOptions& options, std::int64_t channels) {
+  constexpr std::int64_t kMostOperations = 1000;
+  TORCH_CHECK(channels == 3, "Augmenter: rand_augment is for images of 3 channels, these have ",
+              channels);
+  TORCH_CHECK(options.operations >= 0 && options.operations <= kMostOperations,
+              "Augmenter: rand_augment does ", options.operations, " operations, expected 0 to ",
+              kMostOperations);
+  check_share("rand_augment's probability", options.probability);
+  TORCH_CHECK(options.magnitude >= 0.0 && options.magnitude <= 10.0,
+              "Augmenter: rand_augment's magnitude is ", options.magnitude, ", expected [0, 10]");
+  TORCH_CHECK(options.magnitude_std >= 0.0 && std::isfinite(options.magnitude_std),
+              "Augmenter: rand_augment's magnitude_std is ", options.magnitude_std,
+              ", expected >= 0");
+}
 
 }  // namespace
 
@@ -67,8 +55,10 @@ Augmenter::Augmenter(const ImageShape& shape, const Normalization& normalization
   TORCH_CHECK(options.crop_padding >= 0 && options.crop_padding <= kMostPadding,
               "Augmenter: crop_padding is ", options.crop_padding, ", expected 0 to ",
               kMostPadding);
-  TORCH_CHECK(options.flip_probability >= 0.0 && options.flip_probability <= 1.0,
-              "Augmenter: flip_probability is ", options.flip_probability, ", expected [0, 1]");
+  check_share("flip_probability", options.flip_probability);
+  check_share("erase_probability", options.erase_probability);
+  if (options.resized_crop) check(*options.resized_crop);
+  if (options.rand_augment) check(*options.rand_augment, shape.channels);
   for (std::size_t c = 0; c < channels; ++c) {
     TORCH_CHECK(normalization.std[c] > 0.0F, "Augmenter: std of channel ", c, " is ",
                 normalization.std[c], ", expected > 0");
@@ -80,34 +70,7 @@ Augmenter::Augmenter(const ImageShape& shape, const Normalization& normalization
 }
 
 void Augmenter::apply(const std::uint8_t* pixels, const AugmentDraw& draw, float* out) const {
-  const auto [channels, height, width] = shape_;
-  const bool planes = layout_ == ImageLayout::Planes;
-  const auto channel_step = planes ? height * width : 1;
-  const auto pixel_step = planes ? 1 : channels;
-  const auto row_step = width * pixel_step;
-  const auto step = draw.flip ? -pixel_step : pixel_step;
-  const auto row_start = draw.flip ? row_step - pixel_step : 0;
-
-  const auto down = draw.top - options_.crop_padding;
-  const auto right = draw.left - options_.crop_padding;
-  const Inside rows(down, height);
-  const Inside columns(right, width);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const auto* values = values_.data() + c * 256;
-    const auto zero = values[0];
-    const auto* plane = pixels + c * height * width;
-    for (std::int64_t y = 0; y < height; ++y) {
-      const Row row{out + c * channel_step + y * row_step + row_start, step};
-      if (columns.empty() || !rows.contains(y)) {
-        row.fill(0, width, zero);
-        continue;
-      }
-      const auto* in = plane + (y + down) * width + (columns.begin + right);
-      row.fill(0, columns.begin, zero);
-      row.look_up(columns.begin, columns.end, in, values);
-      row.fill(columns.end, width, zero);
-    }
-  }
+  crop_and_flip(shape_, options_.crop_padding, draw, layout_, values_.data(), pixels, out);
 }
 
 torch::Tensor augment_reference(const torch::Tensor& image, const Normalization& normalization,

@@ -10,7 +10,8 @@ namespace {
 bool is_shared(const torch::Tensor& tensor) { return tensor.storage().use_count() > 1; }
 
 bool is_in_use(const BatchBuffer& buffer) {
-  return is_shared(buffer.images) || is_shared(buffer.labels) || is_shared(buffer.samples);
+  return is_shared(buffer.images) || is_shared(buffer.labels) || is_shared(buffer.samples) ||
+         is_shared(buffer.partner_labels);
 }
 
 }  // namespace
@@ -35,12 +36,12 @@ BatchBuffer BatchBuffers::take() {
   // The first user may evaluate in inference mode, the next one train with the same memory.
   const c10::InferenceMode normal_mode(false);
   const auto options = torch::TensorOptions().pinned_memory(pin_memory_);
+  const auto numbers = [&] { return torch::empty({batch_size_}, options.dtype(torch::kLong)); };
   const auto format = layout_ == ImageLayout::Planes ? torch::MemoryFormat::Contiguous
                                                      : torch::MemoryFormat::ChannelsLast;
   return {torch::empty({batch_size_, shape_.channels, shape_.height, shape_.width},
                        options.dtype(torch::kFloat), format),
-          torch::empty({batch_size_}, options.dtype(torch::kLong)),
-          torch::empty({batch_size_}, options.dtype(torch::kLong))};
+          numbers(), numbers(), numbers()};
 }
 
 void BatchBuffers::lend(const BatchBuffer& buffer) {

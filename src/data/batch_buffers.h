@@ -11,9 +11,10 @@ namespace adaact {
 
 /// The memory of one batch.
 struct BatchBuffer {
-  torch::Tensor images;   // (B, C, H, W) kFloat
-  torch::Tensor labels;   // (B) kLong
-  torch::Tensor samples;  // (B) kLong
+  torch::Tensor images;          // (B, C, H, W) kFloat
+  torch::Tensor labels;          // (B) kLong
+  torch::Tensor samples;         // (B) kLong
+  torch::Tensor partner_labels;  // (B) kLong
 };
 
 /// Memory for batches that goes round, so that an epoch of any length asks the system for no more

@@ -1,9 +1,12 @@
 #include <adaact/data/dataset.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include <c10/util/Exception.h>
+
+#include "data/resample.h"
 
 namespace adaact {
 
@@ -16,6 +19,22 @@ Dataset::Dataset(DatasetInfo info) : info_(std::move(info)) {
 }
 
 const std::uint8_t* Dataset::pixels(std::int64_t /*index*/) const { return nullptr; }
+
+void Dataset::read_part(std::int64_t index, const ChoosePart& choose, std::uint8_t* pixels) const {
+  const auto [channels, height, width] = shape();
+  std::vector<std::uint8_t> whole(static_cast<std::size_t>(shape().bytes()));
+  read(index, whole.data());
+  const auto [box, filter, mirrored] = choose(height, width);
+  std::vector<std::uint8_t> cut(static_cast<std::size_t>(box.height * box.width));
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t y = 0; y < box.height; ++y) {
+      const auto* row = whole.data() + (c * height + box.top + y) * width + box.left;
+      std::copy_n(row, box.width, cut.data() + y * box.width);
+    }
+    resize_image({cut.data(), box.height, box.width, 1}, filter, mirrored, height, width,
+                 pixels + c * height * width);
+  }
+}
 
 void Dataset::check_index(std::int64_t index) const {
   TORCH_CHECK_INDEX(index >= 0 && index < size(), name(), ": sample is ", index, ", expected 0 to ",

@@ -10,7 +10,7 @@
 #include <c10/util/Exception.h>
 
 #include "data/data_source.h"
-#include "data/image_listing.h"
+#include "data/encoded_images.h"
 
 namespace adaact {
 namespace {
@@ -59,6 +59,7 @@ std::shared_ptr<Dataset> open_folder(const DatasetOptions& options) {
   folder.skip_bad_images = options.skip_bad_images;
   folder.validation = options.validation;
   folder.seed = options.seed;
+  folder.ranks = options.ranks;
   return std::make_shared<ImageFolder>(folder);
 }
 
@@ -116,7 +117,7 @@ std::string dataset_in(const fs::path& folder) {
   if (has("train-images-idx3-ubyte.gz") || has("train-images-idx3-ubyte")) return "fashion-mnist";
   if (has("data_batch_1.bin") || has("cifar-10-batches-bin")) return "cifar10";
   if (has("train.bin") || has("cifar-100-binary")) return "cifar100";
-  return fs::is_directory(folder) && !subfolders(folder).empty() ? "image-folder" : "";
+  return fs::is_directory(folder) && has_classes(folder) ? "image-folder" : "";
 }
 
 bool may_be_mirrored(const std::string& name) { return name != "mnist"; }

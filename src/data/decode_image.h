@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <vector>
+
+#include <adaact/data/image_part.h>
 
 namespace adaact {
 
@@ -39,7 +42,19 @@ RgbImage decode_image(const EncodedImage& file, std::int64_t enough = 0);
 /// that hardly anything is seen of how they came about.
 inline constexpr std::int64_t enough_to_resize(std::int64_t resize) { return 4 * resize; }
 
+/// Says which part of a picture is wanted: of an image so high and wide, which is all of it.
+using ChooseBox = std::function<PixelBox(std::int64_t height, std::int64_t width)>;
+
+/// A part of such a file, which is chosen when the size of the whole is known, turned; the same pixels as those of
+/// the whole image. Of a JPEG little more than the part is decoded, and nothing behind its last row looked at. It
+/// too may come out at a half, a quarter or an eighth of its size.
+RgbImage decode_part(const std::filesystem::path& path, const ChooseBox& choose,
+                     std::int64_t enough = 0);
+RgbImage decode_part(const EncodedImage& file, const ChooseBox& choose, std::int64_t enough = 0);
+
 RgbImage decode_jpeg(const EncodedImage& file, std::int64_t enough = 0);
+RgbImage decode_part_of_jpeg(const EncodedImage& file, const ChooseBox& choose,
+                             std::int64_t enough);
 RgbImage decode_png(const EncodedImage& file);
 RgbImage decode_webp(const EncodedImage& file);
 

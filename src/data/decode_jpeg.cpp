@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -27,18 +28,41 @@ class JpegDecoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   RgbImage decode() {
+    begin();
+    begin_pixels_of({0, 0, info_.image_height, info_.image_width});
+    box_ = {0, 0, info_.output_height, info_.output_width};
+    return pixels();
+  }
+
+  RgbImage decode_part(const ChooseBox& choose) {
+    begin();
+    const auto box = choose(info_.image_height, info_.image_width);
+    begin_pixels_of(box);
+    const std::int64_t by = info_.scale_denom;
+    box_ = {box.top / by, box.left / by, std::max<std::int64_t>(box.height / by, 1),
+            std::max<std::int64_t>(box.width / by, 1)};
+    return pixels();
+  }
+
+ private:
+  void begin() {
     guarded(read_header);
     check_image_size(file_, info_.image_height, info_.image_width, least_bytes());
+  }
+
+  void begin_pixels_of(const PixelBox& box) {
     info_.scale_num = 1;
-    info_.scale_denom = divisor();
+    info_.scale_denom = divisor(box);
     guarded(begin_pixels);
-    image_ = {info_.output_height, info_.output_width,
-              std::vector<std::uint8_t>(std::size_t{info_.output_height} * info_.output_width * 3)};
+  }
+
+  RgbImage pixels() {
+    image_ = {box_.height, box_.width,
+              std::vector<std::uint8_t>(static_cast<std::size_t>(box_.height * box_.width * 3))};
     guarded(read_pixels);
     return std::move(image_);
   }
 
- private:
   void guarded(void (*step)(JpegDecoder&)) {
     if (setjmp(landing_) == 0) {
       step(*this);
@@ -72,9 +96,9 @@ class JpegDecoder {
     return blocks / (info_.arith_code != 0 ? 32 : 8);
   }
 
-  /// 1, or the largest by which libjpeg can divide the size and leave enough of it.
-  unsigned divisor() const {
-    const auto shorter = std::int64_t{std::min(info_.image_height, info_.image_width)};
+  /// 1, or the largest by which libjpeg can divide the size and leave enough of a part.
+  unsigned divisor(const PixelBox& box) const {
+    const auto shorter = std::min(box.height, box.width);
     for (const unsigned by : {8U, 4U, 2U}) {
       if (enough_ > 0 && shorter / by >= enough_) return by;
     }
@@ -96,19 +120,42 @@ class JpegDecoder {
 
   static void read_pixels(JpegDecoder& self) {
     auto* info = &self.info_;
-    const auto row_bytes = std::size_t{info->output_width} * 3;
+    const auto top = static_cast<JDIMENSION>(self.box_.top);
+    const auto height = static_cast<JDIMENSION>(self.box_.height);
+    const auto width = static_cast<JDIMENSION>(self.box_.width);
+    const bool whole = height == info->output_height && width == info->output_width;
     const bool cmyk = info->out_color_space == JCS_CMYK;
-    JSAMPARRAY inks = nullptr;
-    if (cmyk) {
-      inks = (*info->mem->alloc_sarray)(reinterpret_cast<j_common_ptr>(info), JPOOL_IMAGE,
-                                        info->output_width * 4, 1);
+    const auto before = leave_out_columns(self);
+    const bool direct = width == info->output_width && !cmyk;
+    const auto* decoded = (*info->mem->alloc_sarray)(
+        reinterpret_cast<j_common_ptr>(info), JPOOL_IMAGE,
+        info->output_width * static_cast<JDIMENSION>(info->output_components), 1);
+    if (top > 0) jpeg_skip_scanlines(info, top);
+    auto* row = self.image_.pixels.data();
+    for (JDIMENSION y = 0; y < height; ++y, row += std::size_t{width} * 3) {
+      JSAMPROW to = direct ? row : decoded[0];
+      jpeg_read_scanlines(info, &to, 1);
+      if (cmyk) {
+        inks_to_rgb(to + std::size_t{before} * 4, width, info->saw_Adobe_marker != 0, row);
+      } else if (!direct) {
+        std::memcpy(row, to + std::size_t{before} * 3, std::size_t{width} * 3);
+      }
     }
-    while (info->output_scanline < info->output_height) {
-      JSAMPROW row = self.image_.pixels.data() + info->output_scanline * row_bytes;
-      jpeg_read_scanlines(info, cmyk ? inks : &row, 1);
-      if (cmyk) inks_to_rgb(inks[0], info->output_width, info->saw_Adobe_marker != 0, row);
-    }
-    jpeg_finish_decompress(info);
+    if (whole) jpeg_finish_decompress(info);
+  }
+
+  /// Leaves columns beside the part undecoded, as far as they are whole blocks. Returns how many come before
+  /// it still.
+  static JDIMENSION leave_out_columns(JpegDecoder& self) {
+    // Colours of a lower resolution are spread over as many pixels as this, and no more.
+    constexpr JDIMENSION kNeighbours = 4;
+    auto* info = &self.info_;
+    const auto begin = static_cast<JDIMENSION>(self.box_.left);
+    const auto end = begin + static_cast<JDIMENSION>(self.box_.width);
+    JDIMENSION left = begin - std::min(begin, kNeighbours);
+    JDIMENSION width = std::min(end + kNeighbours, info->output_width) - left;
+    if (width < info->output_width) jpeg_crop_scanline(info, &left, &width);
+    return begin - left;
   }
 
   /// Adobe's programs, which write nearly all of these files, store 255 for no ink.
@@ -151,6 +198,7 @@ class JpegDecoder {
 
   const EncodedImage& file_;
   const std::int64_t enough_;  // pixels of the shorter side; 0: all
+  PixelBox box_;               // of the output
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
@@ -163,6 +211,11 @@ class JpegDecoder {
 
 RgbImage decode_jpeg(const EncodedImage& file, std::int64_t enough) {
   return JpegDecoder(file, enough).decode();
+}
+
+RgbImage decode_part_of_jpeg(const EncodedImage& file, const ChooseBox& choose,
+                             std::int64_t enough) {
+  return JpegDecoder(file, enough).decode_part(choose);
 }
 
 }  // namespace adaact

@@ -8,7 +8,7 @@ namespace adaact {
 DecodedImages::DecodedImages(std::size_t images, std::size_t bytes_of_image, std::size_t most_bytes)
     : bytes_of_image_(bytes_of_image) {
   if (images == 0 || bytes_of_image > most_bytes / images) return;
-  // Not cleared: the system hands out pages as they are written to.
+  // The memory is not cleared, so that the system hands out its pages only as images are written to them.
   pixels_.reset(new (std::nothrow) std::uint8_t[images * bytes_of_image]);
   if (pixels_ != nullptr) places_ = std::make_unique<std::atomic<Place>[]>(images);
 }

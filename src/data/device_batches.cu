@@ -11,6 +11,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
+#include "data/batch_parts.h"
+
 namespace adaact {
 namespace {
 
@@ -44,8 +46,12 @@ __device__ EpochCursor take_cursor(const BatchJob& job) {
 }
 
 __device__ Source find_source(const BatchJob& job, const EpochCursor& cursor) {
-  const auto position = std::int64_t{cursor.batch} * job.batch_size + blockIdx.x;
-  if (position >= job.end) return {-1, job.pixels, job.height, 0, false};  // no row is inside
+  const auto begin = std::int64_t{cursor.batch} * job.batch_size;
+  const auto whole = min(job.batch_size, job.end - begin);
+  const auto position = begin + part_begin(whole, job.part, job.parts) + blockIdx.x;
+  const auto end = begin + part_begin(whole, job.part + 1, job.parts);
+  if (whole <= 0 || position >= end)
+    return {-1, job.pixels, job.height, 0, false};  // no row is inside
   const auto sample = job.order == nullptr ? position : job.order[position];
   const auto draw =
       draw_augment(job.augment, job.seed, cursor.epoch, static_cast<std::uint32_t>(sample));
@@ -111,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   __shared__ alignas(kStoreBytes) Word values[kMostDeviceChannels * kByteLevels];
   __shared__ Source found;
 
-  // The grid is that of a whole batch, because the cursors of all blocks have to move.
+  // The grid is that of the largest part, because the cursors of all blocks have to move.
   const bool has_image = blockIdx.x < job.size;
   if (threadIdx.x == 0) {
     const auto cursor = take_cursor(job);
@@ -160,7 +166,7 @@ void launch(const BatchJob& job) {
   const auto elements = std::int64_t{job.channels} * job.height * job.width;
   const bool aligned = elements % kWidest<Word> == 0 &&
                        reinterpret_cast<std::uintptr_t>(job.images) % kStoreBytes == 0;
-  const dim3 grid(static_cast<unsigned>(job.batch_size),
+  const dim3 grid(static_cast<unsigned>(job.largest_part),
                   static_cast<unsigned>(job.blocks_per_image));
   const auto stream = c10::cuda::getCurrentCUDAStream();
   if (aligned) {
@@ -188,11 +194,11 @@ std::int64_t resident_blocks() {
 }
 
 template <typename Word>
-std::int64_t blocks_per_image(std::int64_t image_elements, std::int64_t batch_size) {
+std::int64_t blocks_per_image(std::int64_t image_elements, std::int64_t images) {
   const auto width = image_elements % kWidest<Word> == 0 ? kWidest<Word> : 1;
   const auto elements_per_block = std::int64_t{kThreads} * width;
   const auto useful = (image_elements + elements_per_block - 1) / elements_per_block;
-  return std::clamp<std::int64_t>(resident_blocks<Word>() / batch_size, 1, useful);
+  return std::clamp<std::int64_t>(resident_blocks<Word>() / images, 1, useful);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -218,11 +224,11 @@ unsigned blocks_for(std::int64_t threads) {
 
 }  // namespace
 
-std::int64_t blocks_per_image_cuda(std::int64_t image_elements, std::int64_t batch_size,
+std::int64_t blocks_per_image_cuda(std::int64_t image_elements, std::int64_t images,
                                    std::size_t word_bytes) {
   return word_bytes == sizeof(std::uint16_t)
-             ? blocks_per_image<std::uint16_t>(image_elements, batch_size)
-             : blocks_per_image<std::uint32_t>(image_elements, batch_size);
+             ? blocks_per_image<std::uint16_t>(image_elements, images)
+             : blocks_per_image<std::uint32_t>(image_elements, images);
 }
 
 void write_batch_cuda(const BatchJob& job, std::size_t word_bytes) {

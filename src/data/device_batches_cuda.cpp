@@ -13,6 +13,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
+#include "data/batch_parts.h"
 #include "data/device_batches_kernels.h"
 
 namespace adaact {
@@ -33,9 +34,15 @@ DeviceBatches::Options checked(const Dataset& dataset, const DeviceBatches::Opti
   const auto& shape = dataset.shape();
   TORCH_CHECK(options.batch_size > 0, "DeviceBatches: batch_size is ", options.batch_size,
               ", expected > 0");
+  TORCH_CHECK(options.parts > 0 && options.part >= 0 && options.part < options.parts,
+              "DeviceBatches: part is ", options.part, " of ", options.parts,
+              ", expected 0 to one less than parts");
   TORCH_CHECK(options.dtype == torch::kFloat || options.dtype == torch::kBFloat16 ||
                   options.dtype == torch::kHalf,
               "DeviceBatches: dtype is ", options.dtype, ", expected Float, BFloat16 or Half");
+  TORCH_CHECK(DeviceBatches::knows(options.augment, options.mix),
+              "DeviceBatches: the options ask for resized crops, RandAugment, erasing or mixing, "
+              "expected no more than crops of the padded image and flips");
   TORCH_CHECK(shape.channels <= kMostDeviceChannels, "DeviceBatches: ", dataset.name(), " has ",
               shape.channels, " channels, expected at most ", kMostDeviceChannels);
   TORCH_CHECK(shape.bytes() <= kMostImageBytes, "DeviceBatches: an image of ", dataset.name(),
@@ -125,10 +132,10 @@ class DeviceBatches::Impl {
     pixels_ = upload_pixels(dataset, device_);
     labels_ = upload_labels(dataset, device_);
     blocks_per_image_ =
-        blocks_per_image_cuda(shape_.bytes(), options_.batch_size, values_.element_size());
+        blocks_per_image_cuda(shape_.bytes(), largest_part(), values_.element_size());
     if (options_.shuffle) order_ = torch::empty_like(labels_);
     static_assert(sizeof(EpochCursor) == sizeof(std::int64_t));
-    cursors_ = torch::empty({blocks_per_image_ * options_.batch_size}, labels_.options());
+    cursors_ = torch::empty({blocks_per_image_ * largest_part()}, labels_.options());
   }
 
   std::int64_t batches_per_epoch() const {
@@ -138,6 +145,15 @@ class DeviceBatches::Impl {
   }
 
   std::int64_t batch_size(std::int64_t batch) const {
+    return part_begin(whole_batch_size(batch), options_.part + 1, options_.parts) -
+           images_before(batch);
+  }
+
+  std::int64_t images_before(std::int64_t batch) const {
+    return part_begin(whole_batch_size(batch), options_.part, options_.parts);
+  }
+
+  std::int64_t whole_batch_size(std::int64_t batch) const {
     TORCH_CHECK(batch >= 0 && batch < batches_per_epoch(), "DeviceBatches: batch is ", batch,
                 ", expected 0 to ", batches_per_epoch() - 1);
     return std::min(options_.batch_size, samples_ - batch * options_.batch_size);
@@ -175,6 +191,9 @@ class DeviceBatches::Impl {
     job.cursors = cursors();
     job.end = std::min(samples_, batches_per_epoch() * options_.batch_size);
     job.batch_size = options_.batch_size;
+    job.part = options_.part;
+    job.parts = options_.parts;
+    job.largest_part = largest_part();
     job.size = images.size(0);
     job.blocks_per_image = blocks_per_image_;
     job.channels = static_cast<std::int32_t>(shape_.channels);
@@ -200,6 +219,11 @@ class DeviceBatches::Impl {
   }
 
  private:
+  /// At least one, so that there is a block whose cursor moves.
+  std::int64_t largest_part() const {
+    return (options_.batch_size + options_.parts - 1) / options_.parts;
+  }
+
   torch::MemoryFormat memory_format() const {
     return options_.channels_last ? torch::MemoryFormat::ChannelsLast
                                   : torch::MemoryFormat::Contiguous;
@@ -279,8 +303,16 @@ bool DeviceBatches::fits(const Dataset& dataset, torch::Device device) {
 
 std::int64_t DeviceBatches::batches_per_epoch() const { return impl_->batches_per_epoch(); }
 
+std::int64_t DeviceBatches::whole_batch_size(std::int64_t batch) const {
+  return impl_->whole_batch_size(batch);
+}
+
 std::int64_t DeviceBatches::batch_size(std::int64_t batch) const {
   return impl_->batch_size(batch);
+}
+
+std::int64_t DeviceBatches::images_before(std::int64_t batch) const {
+  return impl_->images_before(batch);
 }
 
 void DeviceBatches::start(std::int64_t epoch, std::int64_t first_batch) {

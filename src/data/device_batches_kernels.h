@@ -26,11 +26,14 @@ struct BatchJob {
   const std::int64_t* sample_labels;  // (N)
   const std::int64_t* order;          // (N), the samples of the epoch; null: as they come
   const void* values;                 // (C, 256), what a byte becomes, in words of the output
-  EpochCursor* cursors;               // (blocks_per_image, batch_size), one for each block
+  EpochCursor* cursors;               // (blocks_per_image, largest_part), one for each block
 
   std::int64_t end;         // of the epoch, in samples
   std::int64_t batch_size;  // of a whole batch
-  std::int64_t size;        // of this one
+  std::int64_t part;        // of the batch that is written, of so many:
+  std::int64_t parts;
+  std::int64_t largest_part;  // in images
+  std::int64_t size;          // of the part that is written
   std::int64_t blocks_per_image;
 
   std::int32_t channels;
@@ -46,10 +49,10 @@ struct BatchJob {
   std::int64_t* labels;  // (size)
 };
 
-/// How many blocks share an image: enough to fill the current GPU with a whole batch, and not so
+/// How many blocks share an image: enough to fill the current GPU with so many images, and not so
 /// many that fetching the table of values costs more than the pixels. Also loads the kernels, which
 /// a capture might not allow. `word_bytes` is the size of one value of the output: 2 or 4.
-std::int64_t blocks_per_image_cuda(std::int64_t image_elements, std::int64_t batch_size,
+std::int64_t blocks_per_image_cuda(std::int64_t image_elements, std::int64_t images,
                                    std::size_t word_bytes);
 
 void write_batch_cuda(const BatchJob& job, std::size_t word_bytes);

@@ -20,7 +20,9 @@ DeviceBatches::DeviceBatches(const Dataset& /*dataset*/, const Options& /*option
 DeviceBatches::~DeviceBatches() = default;
 bool DeviceBatches::fits(const Dataset& /*dataset*/, torch::Device /*device*/) { refuse_batches(); }
 std::int64_t DeviceBatches::batches_per_epoch() const { refuse_batches(); }
+std::int64_t DeviceBatches::whole_batch_size(std::int64_t /*batch*/) const { refuse_batches(); }
 std::int64_t DeviceBatches::batch_size(std::int64_t /*batch*/) const { refuse_batches(); }
+std::int64_t DeviceBatches::images_before(std::int64_t /*batch*/) const { refuse_batches(); }
 void DeviceBatches::start(std::int64_t /*epoch*/, std::int64_t /*first_batch*/) {
   refuse_batches();
 }

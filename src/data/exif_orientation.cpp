@@ -102,24 +102,22 @@ int exif_orientation(const std::vector<std::uint8_t>& file) {
   return 1;
 }
 
-RgbImage oriented(RgbImage image, int orientation) {
-  if (orientation == 1) return image;
-  // Which pixel of the file is seen at (y, x): its row and column from the top or the bottom, the left or the
-  // right, and for the last four with rows for columns.
-  const bool from_bottom =
-      orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  const bool from_right =
-      orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool transposed = orientation >= 5;
+Orientation::Orientation(int exif)
+    : from_bottom_(exif == 3 || exif == 4 || exif == 6 || exif == 7),
+      from_right_(exif == 2 || exif == 3 || exif == 7 || exif == 8),
+      transposed_(exif >= 5) {}
+
+RgbImage Orientation::turn(RgbImage image) const {
+  if (!from_bottom_ && !from_right_ && !transposed_) return image;
   RgbImage seen{image.height, image.width, std::vector<std::uint8_t>(image.pixels.size())};
-  if (transposed) std::swap(seen.height, seen.width);
+  if (transposed_) std::swap(seen.height, seen.width);
   auto* out = seen.pixels.data();
   for (std::int64_t y = 0; y < seen.height; ++y) {
     for (std::int64_t x = 0; x < seen.width; ++x, out += 3) {
-      auto row = transposed ? x : y;
-      auto column = transposed ? y : x;
-      if (from_bottom) row = image.height - 1 - row;
-      if (from_right) column = image.width - 1 - column;
+      auto row = transposed_ ? x : y;
+      auto column = transposed_ ? y : x;
+      if (from_bottom_) row = image.height - 1 - row;
+      if (from_right_) column = image.width - 1 - column;
       const auto* in = image.pixels.data() + 3 * (row * image.width + column);
       out[0] = in[0];
       out[1] = in[1];
@@ -127,6 +125,14 @@ RgbImage oriented(RgbImage image, int orientation) {
     }
   }
   return seen;
+}
+
+PixelBox Orientation::stored(const PixelBox& seen, std::int64_t height, std::int64_t width) const {
+  auto box = seen;
+  if (transposed_) box = {seen.left, seen.top, seen.width, seen.height};
+  if (from_bottom_) box.top = height - box.top - box.height;
+  if (from_right_) box.left = width - box.left - box.width;
+  return box;
 }
 
 }  // namespace adaact

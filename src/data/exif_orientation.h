@@ -12,7 +12,26 @@ namespace adaact {
 /// EXIF data is a picture.
 int exif_orientation(const std::vector<std::uint8_t>& file);
 
-/// The image as it is meant to be seen.
-RgbImage oriented(RgbImage image, int orientation);
+/// How the pixels of a file are seen.
+class Orientation {
+ public:
+  explicit Orientation(int exif);
+
+  /// Rows of the file are seen as columns.
+  bool transposed() const { return transposed_; }
+
+  /// The image as it is meant to be seen.
+  RgbImage turn(RgbImage image) const;
+
+  /// Where a part that is seen lies in a file of this height and width.
+  PixelBox stored(const PixelBox& seen, std::int64_t height, std::int64_t width) const;
+
+ private:
+  // These tell which pixel of the file is seen at (y, x): whether its row is counted from the bottom of the file and
+  // its column from the right, and whether rows of the file are seen as columns.
+  bool from_bottom_;
+  bool from_right_;
+  bool transposed_;
+};
 
 }  // namespace adaact

@@ -1,199 +1,90 @@
 #include <adaact/data/image_folder.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstring>
-#include <iterator>
-#include <system_error>
-#include <thread>
 #include <utility>
 
-#include <adaact/data/random_stream.h>
 #include <c10/util/Exception.h>
 
+#include "data/checked_images.h"
 #include "data/decode_image.h"
 #include "data/decoded_images.h"
-#include "data/image_listing.h"
+#include "data/encoded_images.h"
 #include "data/resample.h"
-#include "io/joined.h"
-#include "io/utf8.h"
+#include "data/split_folders.h"
+#include "data/validation_share.h"
 
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the images of a split are.
-struct FolderOfSplit {
-  fs::path folder;      // of classes
-  fs::path of_classes;  // which of them there are
-  bool shared = false;  // with the other split
-  std::string where;    // in remarks, after "files"
-};
-
-FolderOfSplit find_split(const ImageFolderOptions& options) {
-  const auto parts = find_parts(options.root);
-  const auto root = options.root.string();
-  const auto& evaluation = parts.evaluation;
-  if (options.validation > 0.0) {
-    TORCH_CHECK(evaluation.empty(), "adaact: ", root, " has a folder ",
-                evaluation.filename().string(),
-                " to evaluate on: expected none beside --validation");
-    return {parts.train, parts.train, true, options.split == Split::Train ? "" : " to test on"};
-  }
-  TORCH_CHECK(parts.divided || !subfolders(parts.train).empty(), "adaact: ", root,
-              " has no class: expected a folder of images for each, or train/ and val/ with them");
-  const bool evaluates = options.split == Split::Test;
-  TORCH_CHECK(
-      parts.divided ? !evaluation.empty() || !evaluates : evaluates, "adaact: ", root,
-      " has no val/ or test/ folder: `--validation 0.1` splits off a tenth of the images of "
-      "each class to evaluate on");
-  if (!parts.divided) return {parts.train, parts.train, false, ""};
-  if (evaluates) {
-    return {evaluation, parts.train.empty() ? evaluation : parts.train, false,
-            " in " + evaluation.filename().string()};
-  }
-  TORCH_CHECK(!parts.train.empty(), "adaact: there is no folder ",
-              (options.root / "train").string());
-  return {parts.train, parts.train, false, " in train"};
-}
-
-DatasetInfo describe(const ImageFolderOptions& options) {
+void check_options(const ImageFolderOptions& options) {
   TORCH_CHECK(options.image_size > 0, "image-folder: image_size is ", options.image_size,
               ", expected > 0");
   TORCH_CHECK(options.resize_size == 0 || options.resize_size >= options.image_size,
               "image-folder: resize_size is ", options.resize_size,
               ", expected 0 or >= ", options.image_size, ", the image_size");
   TORCH_CHECK(options.limit >= 0, "image-folder: limit is ", options.limit, ", expected >= 0");
+  TORCH_CHECK(options.memory_for_decoded >= 0, "image-folder: memory_for_decoded is ",
+              options.memory_for_decoded, ", expected >= 0");
   TORCH_CHECK(options.validation >= 0.0 && options.validation < 1.0, "image-folder: validation is ",
               options.validation, ", expected [0, 1)");
-  const auto of_classes = find_split(options).of_classes;
-  DatasetInfo info{"image-folder",
-                   {3, options.image_size, options.image_size},
-                   subfolders(of_classes),
-                   {{.485F, .456F, .406F}, {.229F, .224F, .225F}}};  // of ImageNet
-  TORCH_CHECK(!info.class_names.empty(), "adaact: ", of_classes.string(),
+}
+
+FolderOfSplit checked_split(const ImageFolderOptions& options) {
+  check_options(options);
+  return find_split(options);
+}
+
+DatasetInfo describe(const ImageFolderOptions& options, const FolderOfSplit& split,
+                     const EncodedImages& images) {
+  TORCH_CHECK(!images.class_names().empty(), "adaact: ", split.folder.string(),
               " has no class: expected a folder of images for each");
-  for (const auto& name : info.class_names) {
-    TORCH_CHECK(is_utf8(name), "adaact: the name of ", (of_classes / name).string(),
-                " is not UTF-8, as the name of a class must be");
+  if (split.folder != split.of_classes) {
+    check_same_classes({split.of_classes, class_names_in(split.of_classes)},
+                       {split.folder, images.class_names()});
   }
-  return info;
-}
-
-std::vector<std::string> missing_in(const std::vector<std::string>& names,
-                                    const std::vector<std::string>& others) {
-  std::vector<std::string> missing;
-  std::set_difference(names.begin(), names.end(), others.begin(), others.end(),
-                      std::back_inserter(missing));
-  return missing;
-}
-
-void check_same_classes(const FolderOfSplit& split, const std::vector<std::string>& class_names) {
-  const auto there = subfolders(split.folder);
-  std::string difference;
-  const auto add = [&](const fs::path& folder, const std::vector<std::string>& names) {
-    if (names.empty()) return;
-    difference += (difference.empty() ? "only " : "; only ") + folder.filename().string() +
-                  " has " + joined(names);
-  };
-  add(split.of_classes, missing_in(class_names, there));
-  add(split.folder, missing_in(there, class_names));
-  TORCH_CHECK(difference.empty(), "adaact: the folders of ", split.folder.parent_path().string(),
-              " have different classes, expected the same: ", difference);
-}
-
-/// One part of the images of a class, in their order: those to evaluate on or the others. Drawn by the
-/// seed; each part has one image at least.
-std::vector<fs::path> part_of_class(const std::vector<fs::path>& images, std::int64_t label,
-                                    const ImageFolderOptions& options) {
-  const auto count = static_cast<std::int64_t>(images.size());
-  const auto share = std::llround(options.validation * static_cast<double>(count));
-  const auto evaluated = std::clamp<std::int64_t>(share, 1, count - 1);
-  std::vector<std::pair<std::uint64_t, std::int64_t>> drawn;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto random =
-        RandomStream(options.seed, RandomPurpose::Validation, static_cast<std::uint32_t>(label),
-                     static_cast<std::uint32_t>(i))
-            .block(0);
-    drawn.emplace_back((std::uint64_t{random.words[1]} << 32) | random.words[0], i);
-  }
-  std::sort(drawn.begin(), drawn.end());
-  std::vector<bool> is_evaluated(images.size(), false);
-  for (std::int64_t i = 0; i < evaluated; ++i) {
-    is_evaluated[static_cast<std::size_t>(drawn[static_cast<std::size_t>(i)].second)] = true;
-  }
-  std::vector<fs::path> part;
-  for (std::size_t i = 0; i < images.size(); ++i) {
-    if (is_evaluated[i] == (options.split == Split::Test)) part.push_back(images[i]);
-  }
-  return part;
-}
-
-/// Calls work(i) for i = 0 … count - 1, on all cores.
-template <typename Work>
-void on_all_cores(std::size_t count, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  const auto take = [&] {
-    for (auto i = next++; i < count; i = next++) work(i);
-  };
-  std::vector<std::thread> others;
-  try {
-    for (auto more = std::thread::hardware_concurrency(); more > 1; --more) {
-      others.emplace_back(take);
-    }
-  } catch (const std::system_error&) {
-    // Where no further thread can be started, those that run only take longer.
-  }
-  take();
-  for (auto& thread : others) thread.join();
+  return {"image-folder",
+          {3, options.image_size, options.image_size},
+          images.class_names(),
+          {{.485F, .456F, .406F}, {.229F, .224F, .225F}}};  // of ImageNet
 }
 
 }  // namespace
 
 ImageFolder::ImageFolder(const ImageFolderOptions& options)
-    : Dataset(describe(options)),
+    : ImageFolder(options, checked_split(options)) {}
+
+ImageFolder::ImageFolder(const ImageFolderOptions& options, const FolderOfSplit& split)
+    : ImageFolder(options, split, open_images(split.folder, options.root)) {}
+
+ImageFolder::ImageFolder(const ImageFolderOptions& options, const FolderOfSplit& split,
+                         std::shared_ptr<const EncodedImages> encoded)
+    : Dataset(describe(options, split, *encoded)),
+      encoded_(std::move(encoded)),
       resize_size_(options.resize_size == 0 ? options.image_size : options.resize_size) {
-  LeftOut left_out;
-  const auto where = find_images(options, left_out);
+  choose_images(options, split);
   thin_out(options.limit);
+  // Of a folder that both splits share, the first of them tells.
+  auto left_out = split.shared && options.split == Split::Test ? LeftOut() : encoded_->left_out();
+  if (!split.remark.empty()) add_remark(split.remark);
+  if (options.skip_bad_images) skip_bad_images(split.folder, options.ranks, left_out);
+  if (left_out.count() > 0) add_remark(left_out.text(split.where));
   decoded_ =
-      std::make_unique<DecodedImages>(images_.size(), static_cast<std::size_t>(shape().bytes()));
-  for (std::size_t i = 0; i < images_.size(); ++i) images_[i].place = i;
-  if (options.skip_bad_images) skip_bad_images(left_out);
-  if (left_out.count() > 0) add_remark(left_out.text(where));
+      std::make_unique<DecodedImages>(images_.size(), static_cast<std::size_t>(shape().bytes()),
+                                      static_cast<std::size_t>(options.memory_for_decoded));
 }
 
 ImageFolder::~ImageFolder() = default;
 
-std::string ImageFolder::find_images(const ImageFolderOptions& options, LeftOut& left_out) {
-  const auto split = find_split(options);
-  if (split.folder != split.of_classes) check_same_classes(split, class_names());
-  leave_out_files_of(split.folder, left_out);
-  for (std::int64_t label = 0; label < classes(); ++label) {
-    const auto of_class = split.folder / class_names()[static_cast<std::size_t>(label)];
-    const auto others = left_out.count();
-    auto paths = images_below(of_class, {options.root, split.folder}, left_out);
-    const auto others_here = left_out.count() - others;
-    TORCH_CHECK(!paths.empty(), "adaact: ", of_class.string(),
-                " is an empty class: it has no file that ends in ", kImageNames,
-                others_here == 0 ? "" : ", and " + std::to_string(others_here) + " other");
-    if (split.shared) {
-      TORCH_CHECK(paths.size() > 1, "adaact: ", of_class.string(),
-                  " has 1 image, expected 2 at least: one to train on and one to evaluate on");
-      paths = part_of_class(paths, label, options);
-    }
-    for (auto& path : paths) images_.push_back({std::move(path), label, 0});
+void ImageFolder::choose_images(const ImageFolderOptions& options, const FolderOfSplit& split) {
+  const auto chosen = split.shared
+                          ? images_of_split(*encoded_, split.folder, options)
+                          : std::vector<bool>(static_cast<std::size_t>(encoded_->size()), true);
+  images_.reserve(chosen.size());
+  for (std::int64_t i = 0; i < encoded_->size(); ++i) {
+    if (chosen[static_cast<std::size_t>(i)]) images_.push_back(i);
   }
-  // Of a folder that both splits share, the first of them tells.
-  if (split.shared && options.split == Split::Test) left_out = {};
-  const auto unused = find_parts(options.root).unused_test;
-  if (options.split == Split::Test && !unused.empty()) {
-    add_remark(unused.filename().string() + "/ is not used: " + split.folder.filename().string() +
-               "/ is there to evaluate on");
-  }
-  return split.where;
 }
 
 void ImageFolder::thin_out(std::int64_t limit) {
@@ -204,61 +95,101 @@ void ImageFolder::thin_out(std::int64_t limit) {
   images_.resize(static_cast<std::size_t>(limit));
 }
 
-void ImageFolder::skip_bad_images(LeftOut& left_out) {
-  std::vector<std::string> defects(images_.size());  // why an image cannot be decoded; else empty
-  on_all_cores(images_.size(), [&](std::size_t i) {
-    try {
-      std::vector<std::uint8_t> pixels(static_cast<std::size_t>(shape().bytes()));
-      read(static_cast<std::int64_t>(i), pixels.data());
-    } catch (const c10::Error& error) {
-      defects[i] = error.what_without_backtrace();
-    } catch (const std::exception& error) {
-      defects[i] = "adaact: " + images_[i].path.string() + ": " + error.what();
-    }
-  });
+void ImageFolder::skip_bad_images(const fs::path& folder,
+                                  const std::shared_ptr<Communicator>& ranks, LeftOut& left_out) {
+  const auto numbers = std::exchange(images_, {});
+  CheckOptions together;
+  together.ranks = ranks;
+  const auto decode_one = [&](std::size_t i) {
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(shape().bytes()));
+    return defect_of(numbers[i],
+                     [&](const EncodedImage& file) { decode_to_crop(file, pixels.data()); });
+  };
+  const auto defects = find_defects(*encoded_, folder, numbers, decode_one, together);
   std::vector<std::int64_t> sound(static_cast<std::size_t>(classes()), 0);
-  std::vector<Image> kept;
-  for (std::size_t i = 0; i < images_.size(); ++i) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (defects[i].empty()) {
-      kept.push_back(images_[i]);
-      ++sound[static_cast<std::size_t>(images_[i].label)];
+      images_.push_back(numbers[i]);
+      ++sound[static_cast<std::size_t>(encoded_->label(numbers[i]))];
     } else {
       TORCH_WARN(defects[i], "; the image is left out");
-      left_out.add(LeftOut::Because::Undecodable, images_[i].path);
+      left_out.add(LeftOut::Because::Undecodable, encoded_->path(numbers[i]));
       ++skipped_;
     }
   }
-  for (const auto& image : images_) {
-    TORCH_CHECK(sound[static_cast<std::size_t>(image.label)] > 0,
-                "adaact: ", image.path.parent_path().string(),
+  for (const auto number : numbers) {
+    const auto label = static_cast<std::size_t>(encoded_->label(number));
+    TORCH_CHECK(sound[label] > 0, "adaact: ", (folder / class_names()[label]).string(),
                 " is an empty class: none of its images can be decoded");
   }
-  if (skipped_ > 0) TORCH_WARN(skipped_, " of ", images_.size(), " images are left out");
-  images_ = std::move(kept);
+  if (skipped_ > 0) TORCH_WARN(skipped_, " of ", numbers.size(), " images are left out");
+  replaces_bad_images_ = true;
 }
 
-const ImageFolder::Image& ImageFolder::image(std::int64_t index) const {
+std::int64_t ImageFolder::number(std::int64_t index) const {
   check_index(index);
   return images_[static_cast<std::size_t>(index)];
 }
 
-std::int64_t ImageFolder::label(std::int64_t index) const { return image(index).label; }
+std::int64_t ImageFolder::label(std::int64_t index) const { return encoded_->label(number(index)); }
 
-const fs::path& ImageFolder::path(std::int64_t index) const { return image(index).path; }
+fs::path ImageFolder::path(std::int64_t index) const { return encoded_->path(number(index)); }
 
 const std::uint8_t* ImageFolder::pixels(std::int64_t index) const {
-  return decoded_->find(image(index).place);
+  check_index(index);
+  return decoded_->find(static_cast<std::size_t>(index));
 }
 
 void ImageFolder::read(std::int64_t index, std::uint8_t* pixels) const {
-  const auto& [path, label, place] = image(index);
-  if (const auto* there = decoded_->find(place); there != nullptr) {
+  if (const auto* there = this->pixels(index); there != nullptr) {
     std::memcpy(pixels, there, static_cast<std::size_t>(shape().bytes()));
     return;
   }
-  resize_and_crop(decode_image(path, enough_to_resize(resize_size_)), resize_size_, shape().height,
+  decode(index, [&](const EncodedImage& file) { decode_to_crop(file, pixels); });
+  decoded_->keep(static_cast<std::size_t>(index), pixels);
+}
+
+void ImageFolder::read_part(std::int64_t index, const ChoosePart& choose,
+                            std::uint8_t* pixels) const {
+  decode(index, [&](const EncodedImage& file) {
+    ImagePart part;
+    const auto choose_box = [&](std::int64_t height, std::int64_t width) {
+      part = choose(height, width);
+      return part.box;
+    };
+    const auto image = decode_part(file, choose_box, shape().height);
+    resize_image({image.pixels.data(), image.height, image.width, 3}, part.filter, part.mirrored,
+                 shape().height, shape().width, pixels);
+  });
+}
+
+void ImageFolder::decode_to_crop(const EncodedImage& file, std::uint8_t* pixels) const {
+  resize_and_crop(decode_image(file, enough_to_resize(resize_size_)), resize_size_, shape().height,
                   pixels);
-  decoded_->keep(place, pixels);
+}
+
+std::string ImageFolder::defect_of(std::int64_t number, const Decode& decode) const {
+  return defect_in(encoded_->path(number), [&] { decode(encoded_->read(number)); });
+}
+
+void ImageFolder::decode(std::int64_t index, const Decode& decode) const {
+  const auto defect = defect_of(number(index), decode);
+  if (defect.empty()) return;
+  TORCH_CHECK(replaces_bad_images_, defect, "; --skip-bad-images leaves such files out");
+  for (auto other = next_of_class(index); other != index; other = next_of_class(other)) {
+    if (!defect_of(number(other), decode).empty()) continue;
+    TORCH_WARN(defect, "; ", path(other).string(), " takes its place");
+    return;
+  }
+  TORCH_CHECK(false, defect, "; nor can any other image of its class");
+}
+
+std::int64_t ImageFolder::next_of_class(std::int64_t index) const {
+  const auto wanted = label(index);
+  do {
+    index = (index + 1) % size();
+  } while (label(index) != wanted);
+  return index;
 }
 
 }  // namespace adaact

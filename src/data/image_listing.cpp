@@ -1,7 +1,6 @@
 #include "data/image_listing.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <set>
@@ -12,104 +11,115 @@
 
 #include <c10/util/Exception.h>
 
-#include "io/joined.h"
-#include "io/printable.h"
+#include "data/file_times.h"
+#include "io/utf8.h"
 
 namespace adaact {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kNamesShown = 3;
-
-/// What a folder holds, sorted, without what is hidden.
-std::vector<fs::directory_entry> visible_entries(const fs::path& folder) {
-  std::vector<fs::directory_entry> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().filename().string().front() != '.') entries.push_back(*at);
-  }
-  TORCH_CHECK(!error, "adaact: the folder ", folder.string(), " cannot be read: ", error.message());
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
-bool is_folder(const fs::directory_entry& entry) {
-  std::error_code ignored;  // of a link to nowhere, or to itself
-  return entry.is_directory(ignored);
-}
-
-bool is_file(const fs::directory_entry& entry) {
-  std::error_code ignored;
-  return entry.is_regular_file(ignored);
-}
-
-void leave_out(const fs::directory_entry& entry, LeftOut& left_out) {
-  const bool named = has_image_name(entry.path());
-  left_out.add(named ? LeftOut::Because::NotAFile : LeftOut::Because::OfItsName, entry.path());
-}
-
 /// Folders that have been seen, by whatever path.
 class SeenFolders {
  public:
   /// False if it was seen before.
-  bool add(const fs::path& folder) {
-    struct stat status {};
-    TORCH_CHECK(::stat(folder.c_str(), &status) == 0, "adaact: the folder ", folder.string(),
-                " cannot be read: ", std::generic_category().message(errno));
-    return seen_.emplace(status.st_dev, status.st_ino).second;
-  }
+  bool add(const struct stat& status) { return seen_.emplace(status.st_dev, status.st_ino).second; }
 
  private:
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-/// Whether a folder has images and no folders.
-bool is_class_of_images(const fs::path& folder) {
-  const auto entries = visible_entries(folder);
-  return std::none_of(entries.begin(), entries.end(), is_folder) &&
-         std::any_of(entries.begin(), entries.end(),
-                     [](const auto& entry) { return has_image_name(entry.path()); });
+struct stat status_of_folder(const fs::path& folder) {
+  struct stat status {};
+  TORCH_CHECK(::stat(folder.c_str(), &status) == 0, "adaact: the folder ", folder.string(),
+              " cannot be read: ", std::generic_category().message(errno));
+  return status;
 }
+
+ListedFolder listed(const fs::path& folder, const struct stat& status) {
+  return {folder, static_cast<std::int64_t>(status.st_ino), nanoseconds(status.st_ctim)};
+}
+
+/// As paths are sorted, name by name: what lies in a folder comes before its longer namesakes.
+bool path_before(const std::string& a, const std::string& b) {
+  const auto rank = [](char letter) {
+    return letter == '/' ? 0 : static_cast<int>(static_cast<unsigned char>(letter));
+  };
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                      [&](char x, char y) { return rank(x) < rank(y); });
+}
+
+class Lister {
+ public:
+  Lister(const fs::path& folder, const fs::path& root) : folder_(folder), root_(root) {}
+
+  FolderListing list() {
+    listing_.folders.push_back(look_at_folder(folder_));
+    for (const auto& entry : visible_entries(folder_)) {
+      if (entry.is_folder) {
+        TORCH_CHECK(is_utf8(entry.name), "adaact: the name of ", (folder_ / entry.name).string(),
+                    " is not UTF-8, as the name of a class must be");
+        listing_.classes.push_back(entry.name);
+      } else if (has_image_name(entry.name) && entry.is_file) {
+        listing_.left_out.add(LeftOut::Because::InNoClass, entry.name);
+      } else {
+        leave_out(entry);
+      }
+    }
+    for (const auto& name : listing_.classes) add_class(folder_ / name);
+    return std::move(listing_);
+  }
+
+ private:
+  void leave_out(const FolderEntry& entry) {
+    const bool named = has_image_name(entry.name);
+    listing_.left_out.add(named ? LeftOut::Because::NotAFile : LeftOut::Because::OfItsName,
+                          entry.name);
+  }
+
+  void add_class(const fs::path& of_class) {
+    const auto others = listing_.left_out.count();
+    auto images = images_below(of_class);
+    const auto others_here = listing_.left_out.count() - others;
+    TORCH_CHECK(!images.empty(), "adaact: ", of_class.string(),
+                " is an empty class: it has no file that ends in ", kImageNames,
+                others_here == 0 ? "" : ", and " + std::to_string(others_here) + " other");
+    std::sort(images.begin(), images.end(), path_before);
+    for (const auto& image : images) listing_.images.add(image);
+    listing_.ends.push_back(listing_.images.size());
+  }
+
+  std::vector<std::string> images_below(const fs::path& of_class) {
+    SeenFolders seen;
+    for (const auto& other : {root_, folder_}) seen.add(status_of_folder(other));
+    std::vector<std::string> images;
+    std::vector<std::string> to_visit{""};  // each ends in '/', but for the class itself
+    while (!to_visit.empty()) {
+      const auto below = std::move(to_visit.back());
+      to_visit.pop_back();
+      const auto here = of_class / below;
+      const auto status = status_of_folder(here);
+      if (!seen.add(status)) continue;
+      listing_.folders.push_back(listed(here, status));
+      for (const auto& entry : visible_entries(here)) {
+        if (entry.is_folder) {
+          to_visit.push_back(below + entry.name + "/");
+        } else if (has_image_name(entry.name) && entry.is_file) {
+          images.push_back(below + entry.name);
+        } else {
+          leave_out(entry);
+        }
+      }
+    }
+    return images;
+  }
+
+  const fs::path& folder_;
+  const fs::path& root_;
+  FolderListing listing_;
+};
 
 }  // namespace
-
-void LeftOut::add(Because reason, const fs::path& path) {
-  auto& files = files_[static_cast<std::size_t>(reason)];
-  ++files.count;
-  if (files.first_names.size() < kNamesShown) {
-    files.first_names.push_back(printable(path.filename().string()));
-  }
-}
-
-std::int64_t LeftOut::count() const {
-  std::int64_t sum = 0;
-  for (const auto& files : files_) sum += files.count;
-  return sum;
-}
-
-std::string LeftOut::text(const std::string& where) const {
-  struct Words {
-    std::string one;
-    std::string several;
-  };
-  const std::array<Words, 4> reasons{
-      Words{std::string("is not ") + kImageNames, std::string("are not ") + kImageNames},
-      Words{"is no regular file", "are no regular files"},
-      Words{"is in no class's folder", "are in no class's folder"},
-      Words{"cannot be decoded", "cannot be decoded"}};
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    const auto& [number, names] = files_[i];
-    if (number == 0) continue;
-    const bool more = number > static_cast<std::int64_t>(names.size());
-    parts.push_back(std::to_string(number) + " " +
-                    (number == 1 ? reasons[i].one : reasons[i].several) + " (" + joined(names) +
-                    (more ? ", …)" : ")"));
-  }
-  return std::to_string(count()) + (count() == 1 ? " file" : " files") + where +
-         " left out: " + joined(parts);
-}
 
 bool has_image_name(const fs::path& path) {
   auto extension = path.extension().string();
@@ -118,63 +128,48 @@ bool has_image_name(const fs::path& path) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".webp";
 }
 
+std::vector<FolderEntry> visible_entries(const fs::path& folder) {
+  std::vector<FolderEntry> entries;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    auto name = at->path().filename().string();
+    if (name.front() == '.') continue;
+    std::error_code ignored;  // of a link to nowhere, or to itself
+    const bool is_folder = at->is_directory(ignored);
+    entries.push_back({std::move(name), is_folder, !is_folder && at->is_regular_file(ignored)});
+  }
+  TORCH_CHECK(!error, "adaact: the folder ", folder.string(), " cannot be read: ", error.message());
+  std::sort(entries.begin(), entries.end(),
+            [](const FolderEntry& a, const FolderEntry& b) { return a.name < b.name; });
+  return entries;
+}
+
 std::vector<std::string> subfolders(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : visible_entries(folder)) {
-    if (is_folder(entry)) names.push_back(entry.path().filename().string());
+    if (entry.is_folder) names.push_back(entry.name);
   }
   return names;
 }
 
-std::vector<fs::path> images_below(const fs::path& folder, const std::vector<fs::path>& not_below,
-                                   LeftOut& left_out) {
-  SeenFolders seen;
-  for (const auto& other : not_below) seen.add(other);
-  std::vector<fs::path> images;
-  std::vector<fs::path> to_visit{folder};
-  while (!to_visit.empty()) {
-    const auto here = std::move(to_visit.back());
-    to_visit.pop_back();
-    if (!seen.add(here)) continue;
-    for (const auto& entry : visible_entries(here)) {
-      if (is_folder(entry)) {
-        to_visit.push_back(entry.path());
-      } else if (has_image_name(entry.path()) && is_file(entry)) {
-        images.push_back(entry.path());
-      } else {
-        leave_out(entry, left_out);
-      }
-    }
-  }
-  std::sort(images.begin(), images.end());
-  return images;
+bool is_class_of_images(const fs::path& folder) {
+  const auto entries = visible_entries(folder);
+  return std::none_of(entries.begin(), entries.end(),
+                      [](const FolderEntry& entry) { return entry.is_folder; }) &&
+         std::any_of(entries.begin(), entries.end(),
+                     [](const FolderEntry& entry) { return has_image_name(entry.name); });
 }
 
-void leave_out_files_of(const fs::path& folder, LeftOut& left_out) {
-  for (const auto& entry : visible_entries(folder)) {
-    if (is_folder(entry)) continue;
-    if (has_image_name(entry.path()) && is_file(entry)) {
-      left_out.add(LeftOut::Because::InNoClass, entry.path());
-    } else {
-      leave_out(entry, left_out);
-    }
-  }
+ListedFolder look_at_folder(const fs::path& folder) {
+  return listed(folder, status_of_folder(folder));
 }
 
-ImageFolderParts find_parts(const fs::path& root) {
-  TORCH_CHECK(fs::is_directory(root), "adaact: there is no folder ", root.string());
-  const auto part = [&](const char* name) {
-    const auto folder = root / name;
-    return fs::is_directory(folder) && !is_class_of_images(folder) ? folder : fs::path();
-  };
-  ImageFolderParts parts;
-  parts.train = part("train");
-  parts.evaluation = part("val");
-  const auto test = part("test");
-  (parts.evaluation.empty() ? parts.evaluation : parts.unused_test) = test;
-  parts.divided = !parts.train.empty() || !parts.evaluation.empty();
-  if (!parts.divided) parts.train = root;
-  return parts;
+std::int64_t FolderListing::label(std::int64_t image) const {
+  return std::upper_bound(ends.begin(), ends.end(), image) - ends.begin();
+}
+
+FolderListing list_folder(const fs::path& folder, const fs::path& root) {
+  return Lister(folder, root).list();
 }
 
 }  // namespace adaact

@@ -2,59 +2,58 @@
 
 // What lies in a folder of images: classes, images of a class, and what is neither.
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "data/left_out.h"
+#include "data/name_list.h"
+
 namespace adaact {
-
-/// "3 files left out: 2 are not .jpg, .jpeg, .png or .webp (notes.txt, …), 1 cannot be decoded (b.png)".
-class LeftOut {
- public:
-  enum class Because : std::uint8_t { OfItsName, NotAFile, InNoClass, Undecodable };
-
-  void add(Because reason, const std::filesystem::path& path);
-  std::int64_t count() const;
-  /// `where` comes after "files": " in train".
-  std::string text(const std::string& where) const;
-
- private:
-  struct Files {
-    std::int64_t count = 0;
-    std::vector<std::string> first_names;
-  };
-  std::array<Files, 4> files_;  // by reason
-};
 
 /// .jpg, .jpeg, .png or .webp, in capitals or not. The content decides how a file is decoded.
 bool has_image_name(const std::filesystem::path& path);
-inline constexpr char kImageNames[] = ".jpg, .jpeg, .png or .webp";
+
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;
+  bool is_file = false;
+};
+
+/// What a folder holds, sorted by name, without what is hidden.
+std::vector<FolderEntry> visible_entries(const std::filesystem::path& folder);
 
 /// Names of the folders in a folder, sorted, without hidden ones.
 std::vector<std::string> subfolders(const std::filesystem::path& folder);
 
-/// Images in a folder and in all folders below it, sorted by path. A folder counts once, however many links
-/// lead to it, and one of `not_below` not at all. Hidden files and folders are passed over; other files that
-/// are no images are left out.
-std::vector<std::filesystem::path> images_below(const std::filesystem::path& folder,
-                                                const std::vector<std::filesystem::path>& not_below,
-                                                LeftOut& left_out);
+/// Whether a folder has images and no folders.
+bool is_class_of_images(const std::filesystem::path& folder);
 
-/// Counts the files beside the folders of classes.
-void leave_out_files_of(const std::filesystem::path& folder, LeftOut& left_out);
-
-/// Where the two parts of an image folder are.
-struct ImageFolderParts {
-  std::filesystem::path train;        // the folder of classes; empty where there is none
-  std::filesystem::path evaluation;   // val/ or else test/; empty where there is neither
-  std::filesystem::path unused_test;  // test/ where there is val/ too
-  bool divided = false;               // false: the folder itself is one of classes
+/// A folder as it was when its entries were read.
+struct ListedFolder {
+  std::filesystem::path path;
+  std::int64_t number = 0;   // of its inode
+  std::int64_t changed = 0;  // when a name came, went or changed, in nanoseconds since 1970
 };
 
-/// root/train, root/val and root/test, as far as they are there. A folder of such a name that has images
-/// and no folders is a class, of vehicles perhaps.
-ImageFolderParts find_parts(const std::filesystem::path& root);
+/// A folder that can be read; an error where it is none.
+ListedFolder look_at_folder(const std::filesystem::path& folder);
+
+/// A folder of classes, each a folder of images.
+struct FolderListing {
+  std::vector<std::string> classes;  // sorted
+  NameList images;                   // below the folder of their class, sorted by class and path
+  std::vector<std::int64_t> ends;    // of the images of each class
+  LeftOut left_out;
+  std::vector<ListedFolder> folders;  // all that were read
+
+  std::int64_t label(std::int64_t image) const;
+};
+
+/// Images in the folders of classes and in all folders below them. For a class a folder counts once, however
+/// many links lead to it, and this folder or `root` not at all. Hidden files and folders are passed over; other
+/// files that are no images are left out. A class without images is an error.
+FolderListing list_folder(const std::filesystem::path& folder, const std::filesystem::path& root);
 
 }  // namespace adaact

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -12,6 +13,9 @@
 #include <torch/cuda.h>
 
 #include "data/batch_buffers.h"
+#include "data/batch_parts.h"
+#include "data/image_steps.h"
+#include "data/mix_images.h"
 #include "data/ordered_prefetch.h"
 
 namespace adaact {
@@ -24,11 +28,16 @@ struct FilledBuffer {
   BatchBuffer buffer;
   std::int64_t size = 0;
   std::int64_t whole = 0;  // samples of all parts of the batch
+  std::int64_t begin = 0;  // of those the first that is this part's
+  double own_share = 1.0;
 };
 
-/// Samples of a batch that come before a part of it.
-std::int64_t part_begin(std::int64_t batch, std::int64_t part, std::int64_t parts) {
-  return batch * part / parts;
+void check(const MixOptions& options) {
+  constexpr double kLeast = 1e-3;  // of much smaller ones the logarithms of the shares overflow
+  for (const double alpha : {options.mixup_alpha, options.cutmix_alpha}) {
+    TORCH_CHECK(alpha == 0.0 || (alpha >= kLeast && std::isfinite(alpha)),
+                "Loader: alpha of mixup or cutmix is ", alpha, ", expected 0 or >= ", kLeast);
+  }
 }
 
 }  // namespace
@@ -38,7 +47,7 @@ class Loader::Impl {
   Impl(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
       : dataset_(std::move(dataset)),
         options_(options),
-        augmenter_(dataset_->shape(), dataset_->normalization(), options.augment, options.layout),
+        steps_(*dataset_, options),
         buffers_(dataset_->shape(), largest_part(), options.layout, options.pin_memory,
                  options.prefetch + 2) {}
 
@@ -90,7 +99,12 @@ class Loader::Impl {
                 first(filled.buffer.samples),
                 epoch_,
                 next_batch_++,
-                filled.whole};
+                filled.whole,
+                filled.begin};
+    if (options_.mix.any()) {
+      batch.partner_labels = first(filled.buffer.partner_labels);
+      batch.own_share = filled.own_share;
+    }
     buffers_.lend(filled.buffer);
     return batch;
   }
@@ -100,7 +114,14 @@ class Loader::Impl {
  private:
   std::int64_t largest_part() const {
     const auto whole = std::min(options_.batch_size, dataset_->size());
-    return (whole + options_.parts - 1) / options_.parts;
+    const std::int64_t together = options_.mix.any() ? 2 : 1;
+    const auto groups = (whole + together - 1) / together;
+    return together * ((groups + options_.parts - 1) / options_.parts);
+  }
+
+  std::int64_t begin_of_part(std::int64_t whole, std::int64_t part) const {
+    return options_.mix.any() ? paired_part_begin(whole, part, options_.parts)
+                              : part_begin(whole, part, options_.parts);
   }
 
   FilledBuffer wait_for_next() {
@@ -116,36 +137,64 @@ class Loader::Impl {
   FilledBuffer fill(std::int64_t batch, const std::atomic<bool>& abandoned) {
     const auto batch_begin = batch * options_.batch_size;
     const auto whole = std::min(options_.batch_size, dataset_->size() - batch_begin);
-    const auto before = part_begin(whole, options_.part, options_.parts);
-    const auto size = part_begin(whole, options_.part + 1, options_.parts) - before;
-    const auto begin = batch_begin + before;
-    FilledBuffer filled{buffers_.take(), size, whole};
-    auto* image = filled.buffer.images.data_ptr<float>();
+    const auto before = begin_of_part(whole, options_.part);
+    const auto size = begin_of_part(whole, options_.part + 1) - before;
+    FilledBuffer filled{buffers_.take(), size, whole, before};
     auto* labels = filled.buffer.labels.data_ptr<std::int64_t>();
     auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
-    const auto image_size = dataset_->shape().bytes();
-    std::vector<std::uint8_t> decoded;
-    for (std::int64_t i = 0; i < size && !abandoned; ++i, image += image_size) {
-      const auto sample = order_[static_cast<std::size_t>(begin + i)];
-      const auto* pixels = dataset_->pixels(sample);
-      if (pixels == nullptr) {
-        decoded.resize(static_cast<std::size_t>(image_size));
-        dataset_->read(sample, decoded.data());
-        pixels = decoded.data();
-      }
-      const auto draw =
-          draw_augment(options_.augment, options_.seed, static_cast<std::uint32_t>(epoch_),
-                       static_cast<std::uint32_t>(sample));
-      augmenter_.apply(pixels, draw, image);
-      labels[i] = dataset_->label(sample);
-      samples[i] = sample;
+    for (std::int64_t i = 0; i < size; ++i) {
+      const auto slot = before + i;
+      const auto position = options_.mix.any() ? position_of_slot(slot, whole) : slot;
+      samples[i] = order_[static_cast<std::size_t>(batch_begin + position)];
+      labels[i] = dataset_->label(samples[i]);
+    }
+    if (options_.mix.any()) {
+      fill_mixed(filled, batch, abandoned);
+    } else {
+      fill_unmixed(filled, abandoned);
     }
     return filled;
   }
 
+  void fill_unmixed(const FilledBuffer& filled, const std::atomic<bool>& abandoned) const {
+    const auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
+    auto* image = filled.buffer.images.data_ptr<float>();
+    ImageSteps::Scratch scratch;
+    for (std::int64_t i = 0; i < filled.size && !abandoned; ++i) {
+      steps_.write(epoch_, samples[i], scratch, image + i * dataset_->shape().bytes());
+    }
+  }
+
+  /// Partners are neighbours; of an odd number the last image has none.
+  void fill_mixed(FilledBuffer& filled, std::int64_t batch,
+                  const std::atomic<bool>& abandoned) const {
+    const auto& shape = dataset_->shape();
+    const auto draw = draw_mix(options_.mix, options_.seed, static_cast<std::uint32_t>(epoch_),
+                               static_cast<std::uint32_t>(batch), shape.height, shape.width);
+    filled.own_share = draw.own_share;
+    const auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
+    const auto* labels = filled.buffer.labels.data_ptr<std::int64_t>();
+    auto* partner_labels = filled.buffer.partner_labels.data_ptr<std::int64_t>();
+    auto* image = filled.buffer.images.data_ptr<float>();
+    ImageSteps::Scratch scratch;
+    std::vector<std::uint8_t> pair(static_cast<std::size_t>(2 * shape.bytes()));
+    for (std::int64_t i = 0; i < filled.size && !abandoned; i += 2) {
+      const auto count = std::min<std::int64_t>(2, filled.size - i);
+      for (std::int64_t j = 0; j < count; ++j) {
+        steps_.make_bytes(epoch_, samples[i + j], scratch, pair.data() + j * shape.bytes());
+        partner_labels[i + j] = labels[i + count - 1 - j];
+      }
+      if (count == 2) mix_pair(draw, shape, pair.data(), pair.data() + shape.bytes());
+      for (std::int64_t j = 0; j < count; ++j) {
+        steps_.finish(epoch_, samples[i + j], pair.data() + j * shape.bytes(),
+                      image + (i + j) * shape.bytes());
+      }
+    }
+  }
+
   const std::shared_ptr<const Dataset> dataset_;
   const LoaderOptions options_;
-  const Augmenter augmenter_;
+  const ImageSteps steps_;
   BatchBuffers buffers_;
   std::vector<std::int64_t> order_;
   std::int64_t epoch_ = 0;
@@ -169,6 +218,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& opti
   TORCH_CHECK(!options.drop_last || dataset->size() >= options.batch_size,
               "Loader: with drop_last nothing remains of ", dataset->size(),
               " samples; batch_size is ", options.batch_size);
+  check(options.mix);
   impl_ = std::make_unique<Impl>(std::move(dataset), options);
 }
 

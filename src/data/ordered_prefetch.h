@@ -7,14 +7,20 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <c10/util/Exception.h>
+
+#include "io/warning_listener.h"
+
 namespace adaact {
 
 /// Makes items first … end-1 on several threads and hands them out in this order. At most `depth`
-/// items are made or being made beyond those handed out. For use by one thread.
+/// items are made or being made beyond those handed out. What LibTorch warns of in making one is warned of when
+/// it is handed out: whoever listens to warnings does so on that thread. For use by one thread.
 template <typename Item>
 class OrderedPrefetch {
  public:
@@ -49,6 +55,7 @@ class OrderedPrefetch {
   /// Nothing after the last item. Throws what making the item threw, and stays at this item.
   std::optional<Item> next() {
     std::optional<Item> item;
+    std::vector<std::string> warnings;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       if (next_to_take_ == end_) return item;
@@ -56,9 +63,11 @@ class OrderedPrefetch {
       made_.wait(lock, [&] { return of_item.made(); });
       if (of_item.error) std::rethrow_exception(of_item.error);
       item = std::exchange(of_item.item, std::nullopt);
+      warnings = std::move(of_item.warnings);
       ++next_to_take_;
     }
     taken_.notify_one();
+    for (const auto& warning : warnings) TORCH_WARN(warning);
     return item;
   }
 
@@ -66,6 +75,7 @@ class OrderedPrefetch {
   struct Slot {
     std::optional<Item> item;
     std::exception_ptr error;
+    std::vector<std::string> warnings;
 
     bool made() const { return item.has_value() || error; }
   };
@@ -95,6 +105,8 @@ class OrderedPrefetch {
 
   Slot make(std::int64_t number) {
     Slot result;
+    const WarningListener listener(
+        [&](const std::string& message) { result.warnings.push_back(message); });
     try {
       result.item = make_(number, stopping_);
     } catch (...) {

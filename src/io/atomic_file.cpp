@@ -21,7 +21,8 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& target) : target_(target) {
     static std::atomic<unsigned> number{0};
-    // Not mkstemp, which makes the file private: a result should be as readable as any other file.
+    // The name is not chosen by mkstemp, which makes the file private: a result should be as readable as any other
+    // file.
     do {
       name_ =
           target.string() + ".tmp" + std::to_string(::getpid()) + "." + std::to_string(++number);

@@ -31,9 +31,8 @@ void Crc64::update(std::string_view bytes) {
 
 std::string Crc64::hex() const {
   constexpr char kDigits[] = "0123456789abcdef";
-  const std::uint64_t value = ~state_;
   std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(value >> shift) & 0xF];
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(value() >> shift) & 0xF];
   return text;
 }
 

@@ -11,6 +11,7 @@ namespace adaact {
 class Crc64 {
  public:
   void update(std::string_view bytes);
+  std::uint64_t value() const { return ~state_; }
   /// Sixteen hexadecimal digits.
   std::string hex() const;
 

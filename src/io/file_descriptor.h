@@ -37,8 +37,8 @@ class FileDescriptor {
 /// is: a pipe or a device may have no end, or nothing to read for ever.
 FileDescriptor open_regular_file(const std::filesystem::path& path);
 
-/// Likewise, with the flags of ::open(); a file that it makes can be read and written by everybody whom
-/// the process allows to.
+/// Opens a regular file with the flags of ::open(); a file that it makes can be read and written by everybody
+/// whom the process allows to.
 FileDescriptor open_regular_file(const std::filesystem::path& path, int flags);
 
 /// All bytes of a regular file.

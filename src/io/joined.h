@@ -6,9 +6,10 @@
 namespace adaact {
 
 /// "a, b, c"
-inline std::string joined(const std::vector<std::string>& words) {
+inline std::string joined(const std::vector<std::string>& words,
+                          const std::string& between = ", ") {
   std::string list;
-  for (const auto& word : words) list += (list.empty() ? "" : ", ") + word;
+  for (const auto& word : words) list += (list.empty() ? "" : between) + word;
   return list;
 }
 

@@ -27,7 +27,7 @@ struct ParsedJson {
 template <typename Json>
 ParsedJson<Json> try_parse_json(std::string_view text);
 
-/// Likewise; what is no JSON is an error that names its source.
+/// Parses as try_parse_json() does; what is no JSON is an error that names its source.
 template <typename Json>
 Json parse_json(std::string_view text, const std::string& source);
 

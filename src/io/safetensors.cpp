@@ -25,7 +25,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-/// As other readers of the format have it.
+/// Other readers of the format take headers up to this length, too.
 constexpr std::uint64_t kLongestHeader = 100'000'000;
 constexpr char kChecksum[] = "adaact.checksum";
 /// Stands in the checksum's place while the checksum is computed.

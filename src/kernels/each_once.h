@@ -7,7 +7,7 @@
 
 namespace adaact {
 
-/// Without repetitions: Module::parameters() lists a tied tensor under each of its names.
+/// Lists each tensor once; Module::parameters() has a tied one under each of its names.
 inline std::vector<torch::Tensor> each_once(const std::vector<torch::Tensor>& tensors) {
   std::vector<torch::Tensor> once;
   std::unordered_set<const c10::TensorImpl*> seen;

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/// One block.
+/// Launched with one block, which adds up what the blocks before it have left.
 __global__ void __launch_bounds__(kThreads)
     finish_norm(const double* partial, std::int64_t count, double* norm) {
   double sum = 0.0;

@@ -10,7 +10,7 @@ namespace adaact {
 /// Elements below which a second thread costs more than it brings.
 inline constexpr std::int64_t kGrain = 32768;
 
-/// The same as a number of tasks.
+/// Tasks below which a second thread costs more than it brings.
 inline std::int64_t grain_for(std::int64_t elements_per_task) {
   return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, elements_per_task));
 }

@@ -11,7 +11,7 @@ inline torch::ScalarType sum_dtype(const torch::Tensor& tensor) {
   return tensor.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
 }
 
-/// The same of a C++ type.
+/// The C++ type of sums over numbers of a C++ type.
 template <typename Scalar>
 using SumOf = std::conditional_t<std::is_same_v<Scalar, double>, double, float>;
 

@@ -10,7 +10,7 @@ namespace adaact {
 
 torch::Tensor average_pool_forward_cuda(const torch::Tensor& images, std::int64_t size);
 
-/// The gradient of images of this shape.
+/// Returns the gradient of images of this shape.
 torch::Tensor average_pool_backward_cuda(const torch::Tensor& gradient, at::IntArrayRef shape,
                                          std::int64_t size);
 

@@ -204,8 +204,9 @@ Forked batch_norm_add_relu(torch::nn::BatchNorm2d& norm, const torch::Tensor& x,
 }
 
 Forked batch_norm_relu_around(torch::nn::BatchNorm2d& norm, const torch::Tensor& x) {
-  if (!can_be_fused(norm, x, {})) return {plain(norm, x).relu_(), x};
-  return fused(norm, x, {}, {/*relu=*/true, /*goes_around=*/true});
+  if (can_be_fused(norm, x, {})) return fused(norm, x, {}, {/*relu=*/true, /*goes_around=*/true});
+  const auto y = plain(norm, x);
+  return {y.is_same(x) ? y.relu() : y.relu_(), x};
 }
 
 }  // namespace adaact

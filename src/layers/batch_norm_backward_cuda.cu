@@ -20,7 +20,7 @@ using many_tensors::Run;
 using many_tensors::store;
 using many_tensors::unpacked;
 
-/// Where the output was positive.
+/// How a kernel knows where the output was positive: it need not, or by the output, or by the input.
 enum class Mask : std::uint8_t { Everywhere, AsOutput, AsInput };
 
 template <typename Scalar>
@@ -35,7 +35,7 @@ struct BackwardPass {
   int parts;
   double share;  // of an element in its channel's mean
 };
-/// Runs of each tensor that registers hold.
+/// How many runs of each tensor are under way at a time: as many as registers hold.
 template <typename Scalar>
 constexpr int turns_of(bool of_more_tensors) {
   return (of_more_tensors ? 2 : 4) / (sizeof(Scalar) > 2 ? 2 : 1);
@@ -50,7 +50,7 @@ struct MaskedGradients {
   const Extent& extent;
   const Walk<kChannelsLast, kWidth>& way;
 
-  /// As it was read.
+  /// Values as memory has them. Unpacked they would take a register each while they wait.
   struct Loaded {
     Packed<Scalar, kWidth> gradient, second, output, x;
   };
@@ -150,7 +150,7 @@ struct GradientScalars {
   Sum slope;          // Σdz (x − μ) / (n σ²)
 };
 
-/// From the partial sums of all blocks, for the channels of this one; writes the gradients of γ and β.
+/// Adds up the partial sums of all blocks for the channels of this one. Writes the gradients of γ and β.
 template <typename Scalar, bool kChannelsLast, int kWidth>
 __device__ void find_gradient_scalars(const BackwardPass<Scalar>& pass, const Extent& extent,
                                       GradientScalars<SumOf<Scalar>>* scalars) {

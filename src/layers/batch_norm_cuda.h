@@ -44,8 +44,8 @@ struct BatchNormGradients {
   torch::Tensor weight, bias;
 };
 
-/// Of the output's gradient, which is the sum of two where there is a second. Where `sum` is given, the
-/// gradient of x is added to it in its place. A gradient that may be overwritten becomes one of the results.
+/// The output's gradient is the sum of two where there is a second. Where `sum` is given, the gradient of x is added
+/// to it in its place. A gradient that may be overwritten becomes one of the results.
 BatchNormGradients batch_norm_backward_cuda(const BatchNormPass& pass,
                                             const torch::Tensor& gradient,
                                             const torch::Tensor& second_gradient,

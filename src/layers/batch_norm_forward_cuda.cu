@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   write_partial_sums(way, extent, sums, pass.partials);
 }
 
-/// From the sums of the kernel before, for the channels of this block; brings the running statistics up to date.
+/// Makes the statistics of this block's channels from the sums of the kernel before. Brings the running ones up to
+/// date.
 template <typename Scalar, bool kChannelsLast, int kWidth>
 __device__ void find_statistics(const ForwardPass<Scalar>& pass, const Extent& extent,
                                 ChannelScalars<SumOf<Scalar>>* scalars) {
@@ -130,7 +131,7 @@ __device__ void find_statistics(const ForwardPass<Scalar>& pass, const Extent& e
   if (channel == 0 && pass.batches != nullptr) ++*pass.batches;
 }
 
-/// Of one run: the output, and its squares where they are wanted.
+/// Returns the output of one run and, where they are wanted, adds its squares.
 template <bool kResidual, bool kSquares, typename Scalar, int kWidth, int kOwn>
 __device__ Run<Scalar, kWidth> output_of(const ForwardPass<Scalar>& pass,
                                          const Packed<Scalar, kWidth>& packed,
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   if constexpr (kSquares) write_partial_sums(way, extent, squares, pass.squares);
 }
 
-/// What launches share.
+/// What the launches of a forward pass share.
 template <typename Scalar>
 struct ForwardLaunch {
   ForwardPass<Scalar> pass;

@@ -40,7 +40,7 @@ Values<Scalar> write(const torch::Tensor& tensor, const Shape& shape) {
   return {const_cast<Scalar*>(values.data), values.leading};
 }
 
-/// Whether all of them can be gone through in runs.
+/// Whether all of these tensors can be gone through in runs.
 template <int kWidth, typename... Scalar>
 bool can_be_read_in_runs(const Shape& shape, const Values<Scalar>&... values) {
   const auto together = shape.channels_last ? shape.channels : shape.pixels;

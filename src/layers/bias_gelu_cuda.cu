@@ -30,7 +30,8 @@ struct Pass {
   Sum* partials;
 };
 
-/// Of a block that goes forward: all that a multiprocessor has at a time, so that it leaves one row of partial sums.
+/// A block that goes forward has all threads that a multiprocessor has at a time, so that it leaves one row of partial
+/// sums.
 constexpr int kForwardThreads = 768;
 constexpr int kMostRowsAtOnce = 64;
 
@@ -40,8 +41,8 @@ struct Normal {
   Sum distribution, density;
 };
 
-// One instruction each. The intrinsics take care of numbers below 2⁻¹²⁶, in several more: forward they and the
-// rest of the arithmetic took longer than memory does.
+// These two are one instruction each. The intrinsics take care of numbers below 2⁻¹²⁶, in several more: forward they
+// and the rest of the arithmetic took longer than memory does.
 
 __device__ float exp2_of(float x) {
   float result;
@@ -85,7 +86,7 @@ __device__ void read_bias(const Sum* bias, const Way& way, const Extent& extent,
   }
 }
 
-/// Rounded as static_cast does; narrow numbers two at a time.
+/// Rounds as static_cast does, narrow numbers two at a time.
 template <typename Scalar, int kWidth>
 __device__ Run<Scalar, kWidth> rounded(const SumOf<Scalar> (&values)[kWidth]) {
   Run<Scalar, kWidth> run;
@@ -233,7 +234,7 @@ struct ForwardGrid {
   dim3 grid, block;
 };
 
-/// `runs`: of a row.
+/// `runs`: how many there are in a row.
 ForwardGrid forward_grid(std::int64_t rows, std::int64_t runs) {
   constexpr std::int64_t kMostLanes = 256;
   const auto columns = ceil_div(runs, kMostLanes);  // of blocks

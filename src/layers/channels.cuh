@@ -114,7 +114,7 @@ __device__ void for_some_runs_of(const Way& way, std::int64_t first, const Load&
   }
 }
 
-/// The same until all of the thread's runs are done.
+/// Goes on as for_some_runs_of() does, until all of the thread's runs are done.
 template <int kTurns, typename Way, typename Load, typename Use>
 __device__ void for_each_run_from(const Way& way, std::int64_t first, const Load& load,
                                   const Use& use) {
@@ -225,7 +225,8 @@ inline Extent extent_of(const Shape& shape, int width, int most_channels, int mo
   return extent;
 }
 
-/// Of kernels that sum, which leave one row of partial sums a part, and of those that add them up first.
+/// For kernels that sum, which leave a row of partial sums for each part, and for those that begin by adding up such
+/// rows.
 inline Extent extent_of_sums(const Shape& shape, int width) {
   constexpr int kFewChannels = 32;
   constexpr std::int64_t kLarge = 1 << 26;  // elements: beyond what the L2 cache holds

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kCopyThreads = 256;
 
-/// Rows of words, `words` of each, so far apart.
+/// Rows of which `words` words each are copied; `from_leading` and `to_leading` are how far apart rows are.
 struct Rows {
   std::int64_t count;  // of all words
   unsigned words;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kThreadsAlone = 1024;
 constexpr std::int64_t kMostElementsAlone = 1 << 12;
-/// Of one block among many: few, so that the rows of a usual batch reach all multiprocessors.
+/// A block that is one among many has few threads, so that the rows of a usual batch reach all multiprocessors.
 constexpr int kThreadsAmongMany = 64;
 constexpr std::int64_t kMostBlocks = 1024;
 constexpr int kThreadsOfSum = 256;
@@ -71,7 +71,7 @@ struct Best {
   Sum logit = -std::numeric_limits<Sum>::infinity();
   int number = std::numeric_limits<int>::max();
 
-  /// As argmax() decides.
+  /// Of equal logits the first class is before the others, and NaN before all numbers, as argmax() has it.
   __device__ bool is_after(const Best& other) const {
     if (isnan(logit) != isnan(other.logit)) return isnan(other.logit);
     if (isnan(logit) || logit == other.logit) return number > other.number;
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kThreads) rate_rows(const Rows<Scalar> pass) {
   }
 }
 
-/// One block.
+/// Runs as one block.
 template <typename Sum>
 __global__ void __launch_bounds__(kThreadsOfSum)
     add_up_rows(const double* partials, int blocks, double divisor, Sum* to_loss,
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreadsOfSum)
   if (threadIdx.x == 0) write_result(loss, hits, divisor, to_loss, to_hits);
 }
 
-/// So many that each has four classes or fewer, if a warp has enough of them.
+/// How many lanes share a row: so many that each has four classes or fewer, if a warp has enough of them.
 int lanes_for(int classes) {
   int lanes = 1;
   while (lanes < 32 && 4 * lanes < classes) lanes *= 2;

@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// No variable of autograd's.
+/// Memory in a struct, so that a function of autograd's takes it for no variable.
 struct Memory {
   torch::Tensor all;
 };

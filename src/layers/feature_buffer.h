@@ -11,7 +11,7 @@ namespace adaact {
 /// memory for the whole block, and nothing that is there is copied.
 class FeatureBuffer {
  public:
-  /// Begins with these and takes `more` channels.
+  /// Begins with the features `first` and has room for `more` channels.
   FeatureBuffer(const torch::Tensor& first, std::int64_t more, bool training);
 
   const torch::Tensor& features() const noexcept { return features_; }

@@ -87,7 +87,7 @@ class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
             {}};
   }
 
-  /// As operators that autograd can differentiate once more.
+  /// The gradients as operators that autograd can differentiate once more.
   static variable_list differentiable_gradients(const variable_list& saved, double eps, Added added,
                                                 const torch::Tensor& of_stream,
                                                 const torch::Tensor& of_output) {

@@ -39,7 +39,7 @@ struct LayerNormGradients {
 /// What was added before the normalisation and takes a gradient.
 enum class Added : std::uint8_t { Nothing, Branch, BranchAndBias };
 
-/// Of the output's gradient and, where it is defined, of that of the sum.
+/// `stream_gradient` is that of the sum; it may be undefined.
 LayerNormGradients layer_norm_backward_cuda(const NormalisedRows& rows, const torch::Tensor& weight,
                                             const torch::Tensor& output_gradient,
                                             const torch::Tensor& stream_gradient, Added added);

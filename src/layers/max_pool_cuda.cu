@@ -55,7 +55,7 @@ struct BackwardPass {
   unsigned threads;
 };
 
-/// Whose run a thread has, among those of height × width × channels.
+/// The pixel and the channels whose run a thread has, among those of height × width × channels.
 template <int kWidth>
 struct Place {
   unsigned channel, image;

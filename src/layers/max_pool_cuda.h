@@ -15,7 +15,7 @@ struct PoolWindow {
   std::int64_t stride = 0;
   std::int64_t padding = 0;  // kernel / 2 at most
 
-  /// Windows along a side.
+  /// How many windows there are along a side of this size.
   std::int64_t count(std::int64_t size) const { return (size + 2 * padding - kernel) / stride + 1; }
 };
 

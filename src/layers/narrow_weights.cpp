@@ -19,7 +19,7 @@ torch::Tensor empty_as(const torch::Tensor& other, torch::ScalarType dtype) {
   return torch::empty_strided(other.sizes(), other.strides(), other.options().dtype(dtype));
 }
 
-/// All parameters in another dtype.
+/// Copies of all parameters in another dtype, as one node of autograd's graph.
 class NarrowCopies : public torch::autograd::Function<NarrowCopies> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList parameters,
@@ -62,7 +62,8 @@ class NarrowCopies : public torch::autograd::Function<NarrowCopies> {
       if (!are_laid_out_alike(gradients[i], parameter)) {
         gradients[i] = empty_as(parameter, gradients[i].scalar_type()).copy_(gradients[i]);
       }
-      // Each in memory of its own and as its parameter lies there: autograd keeps such a one without a copy.
+      // Each gradient has memory of its own and lies there as its parameter does: autograd keeps such a one without a
+      // copy.
       of_parameters[i] = empty_as(parameter, parameter.scalar_type());
       narrow.push_back(gradients[i]);
       wide.push_back(of_parameters[i]);
@@ -72,7 +73,8 @@ class NarrowCopies : public torch::autograd::Function<NarrowCopies> {
   }
 };
 
-/// Of convolutions and linear layers what can be copied to another dtype on this device, each once.
+/// Parameters of convolutions and linear layers, each once, as far as they can be copied to another dtype on this
+/// device.
 variable_list parameters_of_layers(const torch::nn::Module& model, torch::Device device) {
   variable_list parameters;
   std::unordered_set<const c10::TensorImpl*> known;

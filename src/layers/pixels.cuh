@@ -18,8 +18,8 @@ struct Pixel {
   int row, column, channel;
 };
 
-/// Of the i-th run of channels; tensors have fewer than 2³¹ elements, because longer divisions would take longer than
-/// memory does.
+/// The place of the i-th run of channels. Tensors have fewer than 2³¹ elements, because longer divisions would take
+/// longer than memory does.
 inline __device__ Pixel pixel_of(std::int64_t i, int channels, int height, int width) {
   const auto run = static_cast<unsigned>(i);
   const auto pixel = run / static_cast<unsigned>(channels);

@@ -15,7 +15,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 torch::Tensor every(std::int64_t stride, const torch::Tensor& images) {
-  // To the end, wherever that is: a trace of it takes images of any size.
+  // The slices go to the end, wherever that is, so that a trace of them takes images of any size.
   constexpr auto kEnd = std::numeric_limits<std::int64_t>::max();
   return images.slice(2, 0, kEnd, stride).slice(3, 0, kEnd, stride);
 }

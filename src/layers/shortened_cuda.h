@@ -8,11 +8,11 @@
 
 namespace adaact {
 
-/// With `before` and `after` channels of zeros around those of the images.
+/// Puts `before` and `after` channels of zeros around those of the images.
 torch::Tensor shorten_cuda(const torch::Tensor& images, std::int64_t stride, std::int64_t before,
                            std::int64_t after);
 
-/// The gradient of images of this shape.
+/// Returns the gradient of images of this shape.
 torch::Tensor lengthen_cuda(const torch::Tensor& gradient, at::IntArrayRef shape,
                             std::int64_t stride, std::int64_t before);
 

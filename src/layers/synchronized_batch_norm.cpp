@@ -25,8 +25,8 @@ struct ChannelStatistics {
   torch::Tensor variance;
 };
 
-/// In float64, so that the difference of two large numbers in it costs no digit of the result.
-ChannelStatistics of_all_ranks(const torch::Tensor& x, Communicator& ranks) {
+/// The sums are in float64, so that the difference of two large numbers among them costs no digit of the result.
+ChannelStatistics statistics_of_all_ranks(const torch::Tensor& x, Communicator& ranks) {
   const auto channels = x.size(1);
   const auto sums = torch::zeros({2 * channels + 1}, x.options().dtype(torch::kFloat64));
   if (x.numel() > 0) {
@@ -118,7 +118,7 @@ torch::Tensor synchronized_batch_norm(torch::nn::BatchNorm2d& norm, const torch:
   ChannelStatistics statistics;
   {
     const torch::NoGradGuard no_grad;
-    statistics = of_all_ranks(x.detach(), *ranks);
+    statistics = statistics_of_all_ranks(x.detach(), *ranks);
     move_running_statistics(norm, statistics);
   }
   const auto dtype = sum_dtype(x);

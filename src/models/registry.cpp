@@ -45,7 +45,7 @@ struct Entry {
   std::function<std::shared_ptr<Model>(const ModelOptions&)> make;
   /// Parameters that there are whatever the options are, a little less than that.
   int64_t fixed_parameters;
-  /// Those of weights whose size the classes and the image decide.
+  /// Parameters of weights whose size the classes and the image decide.
   std::function<int64_t(const ModelOptions&)> sized_by_options;
   bool any_channels = true;
   bool batchnorm_optional = false;

@@ -83,7 +83,7 @@ struct Tokens {
   Branch branch;          // nothing before the first block
 };
 
-/// Of the class token, (N, C).
+/// The branch of the class token alone, (N, C).
 Branch class_token_of(const Branch& branch) {
   return {branch.values.defined() ? branch.values.select(1, 0) : branch.values, branch.bias};
 }

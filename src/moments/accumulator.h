@@ -40,6 +40,8 @@ class MomentAccumulator : public Listener {
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
   bool sums_squares() const override { return static_cast<bool>(may_wait_); }
+  /// The moment of an input that was measured elsewhere.
+  void add(const LayerUse& use, Moment moment);
 
   /// Hands over what has been added up and starts anew.
   std::vector<PendingMoment> take();
@@ -58,7 +60,6 @@ class MomentAccumulator : public Listener {
 
   void measure_waiting();
   bool wait(const LayerUse& use, const torch::Tensor& input);
-  void add(const LayerUse& use, Moment moment);
 
   const LayerMap model_;
   const Measure measure_;

@@ -48,7 +48,7 @@ constexpr int kFewLayers = 64;
 
 /// The sides of the border: top, bottom, left, right, then the corners top left, top right, bottom left, bottom right.
 constexpr int kSides = 8;
-/// As sets of sides: the first and the last row, the first and the last column.
+/// Which sides lie in the first and the last row, the first and the last column; bit s is side s.
 constexpr unsigned kTop = 0b00110001;
 constexpr unsigned kBottom = 0b11000010;
 constexpr unsigned kLeft = 0b01010100;
@@ -57,7 +57,7 @@ constexpr unsigned kRight = 0b10101000;
 constexpr int kKernel = 3;
 constexpr int kOffsets = kKernel * kKernel;
 
-/// Of the second launch: a warp of channels in a block, and warps that share what is to be added up for them.
+/// A block of the second launch has a warp of channels, and warps that share what is to be added up for them.
 constexpr int kSliceChannels = 32;
 constexpr int kSliceWarps = 2 * kSides;
 constexpr int kSliceThreads = kSliceChannels * kSliceWarps;

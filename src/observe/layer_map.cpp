@@ -1,6 +1,7 @@
 #include <adaact/observe/layer_map.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <torch/nn.h>
 
@@ -42,13 +43,19 @@ std::string joined(const std::string& prefix, const std::string& name) {
 
 }  // namespace
 
+bool Layer::is_training() const {
+  if (training_flag) return training_flag();
+  const auto known = module.lock();
+  return known == nullptr || known->is_training();
+}
+
 LayerMap::LayerMap(torch::nn::Module& module) {
   // Recursion by hand: Module::named_modules() refuses a root that lives on the stack.
   auto walk = [this](auto&& self, torch::nn::Module& current, const std::string& name) -> void {
     const auto own = current.named_parameters(/*recurse=*/false);
     if (!own.is_empty()) {
-      layers_.push_back({name, kind_of(current), current.weak_from_this(), {}, {}});
-      const std::size_t layer = layers_.size() - 1;
+      const auto layer =
+          add_layer({name, kind_of(current), current.weak_from_this(), {}, {}, nullptr});
       for (const auto& parameter : own) {
         if (parameter.value().defined()) add(name, parameter.key(), parameter.value(), layer);
       }
@@ -63,20 +70,41 @@ LayerMap::LayerMap(torch::nn::Module& module) {
 
 LayerMap::LayerMap(const NamedTensors& named_parameters) {
   for (const auto& [name, tensor] : named_parameters) {
-    TORCH_CHECK(tensor.defined(), "adaact: parameter '", name, "' is an undefined tensor");
     const auto dot = name.rfind('.');
     const std::string layer_name = dot == std::string::npos ? "" : name.substr(0, dot);
-    auto known = std::find_if(layers_.begin(), layers_.end(),
-                              [&](const Layer& layer) { return layer.name == layer_name; });
-    if (known == layers_.end())
-      known = layers_.insert(known, {layer_name, LayerKind::Other, {}, {}, {}});
-    TORCH_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
-                             [&name = name](const auto& other) { return other.name == name; }),
-                "adaact: two parameters are named '", name, "'");
-    add(layer_name, dot == std::string::npos ? name : name.substr(dot + 1), tensor,
-        static_cast<std::size_t>(known - layers_.begin()));
+    const auto known = std::find_if(layers_.begin(), layers_.end(),
+                                    [&](const Layer& layer) { return layer.name == layer_name; });
+    const auto layer = known == layers_.end()
+                           ? add_layer({layer_name, LayerKind::Other, {}, {}, {}, nullptr})
+                           : static_cast<std::size_t>(known - layers_.begin());
+    add_named(dot == std::string::npos ? name : name.substr(dot + 1), tensor, layer);
   }
   pair_biases();
+}
+
+LayerMap::LayerMap(const std::vector<DescribedLayer>& layers) {
+  for (const auto& described : layers) {
+    const auto layer =
+        add_layer({described.name, described.kind, {}, {}, {}, described.training_flag});
+    for (const auto& [name, tensor] : described.parameters) add_named(name, tensor, layer);
+  }
+  pair_biases();
+}
+
+std::size_t LayerMap::add_layer(Layer layer) {
+  layers_.push_back(std::move(layer));
+  return layers_.size() - 1;
+}
+
+/// Of a list that somebody else made: what it holds is not known to be right.
+void LayerMap::add_named(const std::string& local_name, const torch::Tensor& tensor,
+                         std::size_t layer) {
+  const auto name = joined(layers_[layer].name, local_name);
+  TORCH_CHECK(tensor.defined(), "adaact: parameter '", name, "' is an undefined tensor");
+  TORCH_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
+                           [&name](const auto& other) { return other.name == name; }),
+              "adaact: two parameters are named '", name, "'");
+  add(layers_[layer].name, local_name, tensor, layer);
 }
 
 void LayerMap::add(const std::string& layer_name, const std::string& parameter_name,

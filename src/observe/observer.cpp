@@ -17,7 +17,6 @@
 
 #include "observe/listener_scope.h"
 #include "observe/operators.h"
-#include "observe/origin.h"
 #include "observe/stand_ins.h"
 #include "observe/torchscript.h"
 #include "observe/wants_squares.h"
@@ -94,6 +93,12 @@ std::optional<RowRange> rows_of(const torch::Tensor& parameter, const torch::Ten
   return RowRange{begin, begin + rows};
 }
 
+/// What torch::func's transforms, vmap and grad, hand to operators stands for other tensors and has no memory.
+bool is_inside_transform(const torch::Tensor& input) {
+  return input.key_set().has_any(c10::DispatchKeySet(
+      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper}));
+}
+
 }  // namespace
 
 class Observer::Core {
@@ -101,7 +106,8 @@ class Observer::Core {
   Core(LayerMap layer_map, std::shared_ptr<Listener> its_listener)
       : map(std::move(layer_map)),
         listener(std::move(its_listener)),
-        refused_(map.parameters().size()) {
+        refused_(map.parameters().size()),
+        multiplied_by_rows_(map.parameters().size()) {
     for (std::size_t i = 0; i < map.parameters().size(); ++i) {
       const auto& tensor = map.parameters()[i].tensor;
       by_identity_.emplace(tensor.unsafeGetTensorImpl(), i);
@@ -155,26 +161,43 @@ class Observer::Core {
 
   bool is_paused() const { return pauses->load(std::memory_order_relaxed) > 0; }
 
-  /// Of several layers that share a weight nobody knows which one is being used: one in training is enough.
+  /// Whether one of the layers that have the parameter is in training. Where several share it, nobody knows which one
+  /// is being used.
   bool is_active(std::size_t parameter) const {
     if (is_paused()) return false;
     const auto& owners = owners_[parameter];
-    return std::any_of(owners.begin(), owners.end(), [this](std::size_t owner) {
-      const auto module = map.layers()[owner].module.lock();
-      return module == nullptr || module->is_training();
-    });
+    return std::any_of(owners.begin(), owners.end(),
+                       [this](std::size_t owner) { return map.layers()[owner].is_training(); });
   }
 
   /// Whether this input of the weight counts. One that is made of parameters is noted.
   bool takes(std::size_t weight, const torch::Tensor& input) noexcept {
-    if (!is_active(weight)) return false;
-    bool refused = true;  // also where the question cannot be answered
-    guarded([&] { refused = is_made_of_parameters(input); });
-    if (refused) refused_[weight].store(true, std::memory_order_relaxed);
-    return !refused;
+    bool taken = false;  // also where the question cannot be answered
+    guarded([&] {
+      if (!is_active(weight) || is_inside_transform(input)) return;
+      taken = !is_made_of_parameters(input);
+      if (!taken) refused_[weight].store(true, std::memory_order_relaxed);
+    });
+    return taken;
   }
   bool has_refused_input_of(std::size_t weight) const {
     return refused_[weight].load(std::memory_order_relaxed);
+  }
+
+  /// Notes a product that is no layer's, for the parameter itself in the place of a layer's Wᵀ: x · W.
+  void note_product_by_rows(const LayerOperator& layer) noexcept {
+    if (!layer.weight_is_transposed) return;
+    const auto found = by_identity_.find(layer.weight->unsafeGetTensorImpl());
+    if (found == by_identity_.end() || is_multiplied_by_rows(found->second)) return;
+    guarded([&] {
+      const auto weight = found->second;
+      if (!is_active(weight) || is_inside_transform(*layer.input)) return;
+      if (layer.weight->dim() != 2 || is_made_of_parameters(*layer.input)) return;
+      multiplied_by_rows_[weight].store(true, std::memory_order_relaxed);
+    });
+  }
+  bool is_multiplied_by_rows(std::size_t weight) const {
+    return multiplied_by_rows_[weight].load(std::memory_order_relaxed);
   }
 
   template <typename Call>
@@ -198,8 +221,8 @@ class Observer::Core {
   const std::shared_ptr<std::atomic<int>> pauses = std::make_shared<std::atomic<int>>(0);
 
  private:
-  /// By parameter: the layers that have it. Of a weight that a layer shares with, say, an embedding, only those
-  /// that may multiply an input by it.
+  /// The layers that have a parameter, for every parameter. Of a weight that a layer shares with, say, an embedding,
+  /// these are only those that may multiply an input by it.
   static std::vector<std::vector<std::size_t>> owners_of(const LayerMap& map) {
     std::vector<std::vector<std::size_t>> owners(map.parameters().size());
     for (std::size_t layer = 0; layer < map.layers().size(); ++layer) {
@@ -244,6 +267,7 @@ class Observer::Core {
   std::unordered_multimap<const c10::TensorImpl*, std::size_t> by_base_;  // those that are views
   std::vector<std::vector<std::size_t>> owners_;
   std::vector<std::atomic<bool>> refused_;  // by parameter: an input that is made of parameters
+  std::vector<std::atomic<bool>> multiplied_by_rows_;  // by parameter: x · W in place of x · Wᵀ
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };
@@ -331,7 +355,7 @@ bool is_generated_backward_node(std::string_view name) {
 /// What becomes of the gradient of a weight in a backward pass.
 enum class WeightGradient : std::uint8_t { Added, Returned, NotMade };
 
-/// Nothing outside of a backward pass.
+/// What the backward pass under way does with the gradient; nothing where there is none.
 std::optional<WeightGradient> fate_in_pass_under_way(const torch::Tensor& weight) {
   const auto* asked_for = torch::autograd::get_current_graph_task_exec_info();
   if (asked_for == nullptr) return std::nullopt;
@@ -368,7 +392,10 @@ std::unique_ptr<at::ObserverContext> on_layer_operator(LayerOperator layer) {
   if (uses.empty() && is_run_by_torchscript()) {
     uses = find_uses(*cores, layer, &Observer::Core::match_storage);
   }
-  if (uses.empty()) return nullptr;  // an operator further inside may still be one
+  if (uses.empty()) {
+    for (const auto& core : *cores) core->note_product_by_rows(layer);
+    return nullptr;  // an operator further inside may still be one
+  }
 
   auto context = std::make_unique<OperatorContext>();
   context->input = *layer.input;
@@ -415,7 +442,7 @@ void hook_output_gradient(const std::shared_ptr<Observer::Core>& observer, const
   if (!listen) return;
   std::weak_ptr<Observer::Core> weak_core = observer;
   const auto weight = observer->map.parameters()[use.weight].tensor;
-  // Of a use that checkpointing recomputes: what the pass around it does with the gradient it is given.
+  // Where checkpointing recomputes this use, this is what the pass around it does with the gradient it is given.
   const auto around = fate_in_pass_under_way(weight);
   output.register_hook([weak_core, weight, around, listen](const torch::Tensor& gradient) {
     const auto core = weak_core.lock();
@@ -559,6 +586,9 @@ ObservationPause Observer::pause() const { return ObservationPause(core_->pauses
 
 bool Observer::has_refused_input_of(std::size_t weight) const {
   return core_->has_refused_input_of(weight);
+}
+bool Observer::is_multiplied_by_rows(std::size_t weight) const {
+  return core_->is_multiplied_by_rows(weight);
 }
 
 void Observer::discard_failure() { core_->take_failure(); }

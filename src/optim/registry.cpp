@@ -1,23 +1,16 @@
 #include <adaact/optim/registry.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <utility>
 
-#include <adaact/optim/adaact.h>
-#include <adaact/optim/adan.h>
-#include <adaact/optim/foof.h>
-#include <adaact/optim/kfac.h>
-#include <adaact/optim/lamb.h>
-#include <adaact/optim/libtorch.h>
 #include <adaact/optim/param_groups.h>
 #include <adaact/optim/sam.h>
 
-#include "io/file_descriptor.h"
 #include "io/joined.h"
 #include "io/json_text.h"
 #include "optim/libtorch/libtorch_codec.h"
+#include "optim/registry_entries.h"
 
 namespace adaact {
 namespace {
@@ -28,72 +21,24 @@ using OptimizerPointer = std::unique_ptr<torch::optim::Optimizer>;
 constexpr char kBase[] = "base";
 constexpr char kSam[] = "sam";
 
-template <typename Options>
-std::vector<torch::optim::OptimizerParamGroup> groups_for(torch::nn::Module& module,
-                                                          const Options& options, DecayRule decay) {
-  if (decay == DecayRule::Everything) return {};
-  return no_decay_groups(module, options);
-}
-
-struct Entry {
-  std::function<json()> defaults;
-  std::function<void(const json&)> check;
-  std::function<OptimizerPointer(torch::nn::Module&, const json&, DecayRule)> make;
-};
-
-template <typename Optimizer, typename Options>
-Entry entry_of() {
-  return {[] { return json::parse(Options().to_json()); },
-          [](const json& given) { Options::from_json(given.dump()); },
-          [](torch::nn::Module& module, const json& given, DecayRule decay) -> OptimizerPointer {
-            const auto options = Options::from_json(given.dump());
-            return std::make_unique<Optimizer>(module, groups_for(module, options, decay), options);
-          }};
-}
-
-template <typename Optimizer, typename Options>
-Entry libtorch_entry(const Options& defaults) {
-  return {[defaults] {
-            auto all = options_to_json(defaults);
-            write_policy(all, NonFinitePolicy::Throw);
-            return all;
-          },
-          [defaults](json given) {
-            take_policy(given, OptionDescription<Options>::kOptimizer);
-            options_from_json(given, defaults);
-          },
-          [defaults](torch::nn::Module& module, json given, DecayRule decay) -> OptimizerPointer {
-            const auto policy = take_policy(given, OptionDescription<Options>::kOptimizer);
-            const auto options = options_from_json(given, defaults);
-            return std::make_unique<Optimizer>(module, groups_for(module, options, decay), options,
-                                               policy);
-          }};
-}
-
-const std::map<std::string, Entry>& entries() {
-  static const std::map<std::string, Entry> all{
-      {"adaact", entry_of<AdaAct, AdaActOptions>()},
-      {"adan", entry_of<Adan, AdanOptions>()},
-      {"foof", entry_of<Foof, FoofOptions>()},
-      {"kfac", entry_of<Kfac, KfacOptions>()},
-      {"lamb", entry_of<Lamb, LambOptions>()},
-      {"sgd", libtorch_entry<SGD>(torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4))},
-      {"adam", libtorch_entry<Adam>(torch::optim::AdamOptions())},
-      {"adamw", libtorch_entry<AdamW>(torch::optim::AdamWOptions())},
-  };
-  return all;
-}
-
-const Entry& find_entry(const std::string& name) {
-  const auto found = entries().find(name);
-  TORCH_CHECK(found != entries().end(), "adaact: there is no optimizer '", name,
+const RegistryEntry& find_entry(const std::string& name) {
+  const auto found = registry_entries().find(name);
+  TORCH_CHECK(found != registry_entries().end(), "adaact: there is no optimizer '", name,
               "'; there are: ", joined(optimizer_names()));
   return found->second;
 }
 
+const RegistryEntry& entry_of(const torch::optim::Optimizer& optimizer) {
+  for (const auto& [name, entry] : registry_entries()) {
+    if (entry.is_of(optimizer)) return entry;
+  }
+  TORCH_CHECK(false, "adaact: this optimizer is none that make_optimizer() makes");
+}
+
 std::string checked_base(const json& base) {
-  const bool known = base.is_string() && entries().count(base.get<std::string>()) != 0;
-  TORCH_CHECK(known, "Sam: base is ", base.dump(), ", expected one of: ", joined_keys(entries()));
+  const bool known = base.is_string() && registry_entries().count(base.get<std::string>()) != 0;
+  TORCH_CHECK(known, "Sam: base is ", base.dump(),
+              ", expected one of: ", joined_keys(registry_entries()));
   return base.get<std::string>();
 }
 
@@ -140,17 +85,48 @@ SamParts sam_parts(const json& given) {
   return parts;
 }
 
-OptimizerPointer make_sam(torch::nn::Module& module, const json& given, DecayRule decay) {
+/// The learning rate, the policy and whatever else both have is the base's.
+void take_over(SamOptions& options, const SamOptions& given) {
+  options.rho(given.rho()).adaptive(given.adaptive()).non_finite_policy(given.non_finite_policy());
+}
+
+std::unique_ptr<Sam> make_sam(const LayerMap& model, const std::vector<OptionGroup>& groups,
+                              const json& given, std::vector<torch::Tensor> buffers) {
   const auto parts = sam_parts(given);
-  return std::make_unique<Sam>(module, find_entry(parts.base).make(module, parts.of_base, decay),
-                               parts.options);
+  std::vector<JsonGroup> of_base;
+  std::vector<SamOptions> of_sam;
+  for (const auto& group : groups) {
+    auto all = given;
+    all.update(parse_object(kSam, group.options));
+    auto parts_of_group = sam_parts(all);
+    of_base.push_back({group.parameters, std::move(parts_of_group.of_base)});
+    of_sam.push_back(parts_of_group.options);
+  }
+  auto sam = std::make_unique<Sam>(model, std::move(buffers),
+                                   find_entry(parts.base).make(model, of_base, parts.of_base),
+                                   parts.options);
+  for (std::size_t g = 0; g < of_sam.size(); ++g) {
+    take_over(static_cast<SamOptions&>(sam->param_groups()[g].options()), of_sam[g]);
+  }
+  return sam;
+}
+
+std::vector<OptionGroup> groups_for(torch::nn::Module& module, DecayRule decay) {
+  if (decay == DecayRule::Everything) return {};
+  auto split = split_for_weight_decay(module);
+  std::vector<OptionGroup> groups;
+  if (!split.decay.empty()) groups.push_back({std::move(split.decay), "{}"});
+  if (!split.no_decay.empty()) {
+    groups.push_back({std::move(split.no_decay), R"({"weight_decay": 0.0})"});
+  }
+  return groups;
 }
 
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
-  for (const auto& [name, entry] : entries()) names.push_back(name);
+  for (const auto& [name, entry] : registry_entries()) names.push_back(name);
   names.emplace_back(kSam);
   std::sort(names.begin(), names.end());
   return names;
@@ -158,9 +134,22 @@ std::vector<std::string> optimizer_names() {
 
 OptimizerPointer make_optimizer(const std::string& name, torch::nn::Module& module,
                                 const std::string& options, DecayRule decay) {
+  return make_optimizer(name, LayerMap(module), groups_for(module, decay), options,
+                        module.buffers());
+}
+
+OptimizerPointer make_optimizer(const std::string& name, const LayerMap& model,
+                                const std::vector<OptionGroup>& groups, const std::string& options,
+                                std::vector<torch::Tensor> buffers) {
   const auto given = parse_object(name, options);
-  return name == kSam ? make_sam(module, given, decay)
-                      : find_entry(name).make(module, given, decay);
+  if (name == kSam) return make_sam(model, groups, given, std::move(buffers));
+  std::vector<JsonGroup> parsed;
+  for (const auto& group : groups) {
+    auto all = given;
+    all.update(parse_object(name, group.options));
+    parsed.push_back({group.parameters, std::move(all)});
+  }
+  return find_entry(name).make(model, parsed, given);
 }
 
 OptimizerPointer make_optimizer(const OptimizerConfig& config, torch::nn::Module& module) {
@@ -185,41 +174,59 @@ std::string complete_options(const std::string& name, const std::string& options
   return all.dump();
 }
 
+std::string describe_options(const std::string& name, const std::string& sam_base) {
+  if (name != kSam) return find_entry(name).describe().dump();
+  auto all = json::parse(SamOptions::describe());
+  for (auto& option : find_entry(checked_base(sam_base)).describe()) {
+    if (option["name"] != kPolicyOption) all.push_back(std::move(option));
+  }
+  return all.dump();
+}
+
+std::string group_options(const torch::optim::Optimizer& optimizer, std::size_t group) {
+  const auto* sam = dynamic_cast<const Sam*>(&optimizer);
+  if (sam == nullptr) return entry_of(optimizer).read_group(optimizer, group).dump();
+  auto all = entry_of(sam->base()).read_group(sam->base(), group);
+  const auto& options = static_cast<const SamOptions&>(sam->param_groups()[group].options());
+  all.update(json::parse(options.to_json()));
+  return all.dump();
+}
+
+void add_option_group(torch::optim::Optimizer& optimizer, const OptionGroup& group) {
+  auto given = parse_object("a parameter group", group.options);
+  auto* sam = dynamic_cast<Sam*>(&optimizer);
+  if (sam == nullptr) {
+    return entry_of(optimizer).add_group(optimizer, {group.parameters, std::move(given)});
+  }
+  const auto& entry = entry_of(sam->base());
+  auto all = json::parse(static_cast<const SamOptions&>(sam->defaults()).to_json());
+  all.update(given);
+  all[kBase] = entry.name;
+  const auto parts = sam_parts(all);
+  entry.add_group(sam->base(), {group.parameters, parts.of_base});
+  sam->follow_base_groups();
+  take_over(static_cast<SamOptions&>(sam->param_groups().back().options()), parts.options);
+}
+
+void change_group_options(torch::optim::Optimizer& optimizer, std::size_t group,
+                          const std::string& options) {
+  auto all = json::parse(group_options(optimizer, group));
+  auto* sam = dynamic_cast<Sam*>(&optimizer);
+  const auto& entry = entry_of(sam == nullptr ? optimizer : sam->base());
+  all.update(parse_object("a parameter group", options));
+  if (sam == nullptr) return entry.write_group(optimizer, group, all);
+  all[kBase] = entry.name;
+  const auto parts = sam_parts(all);
+  entry.write_group(sam->base(), group, parts.of_base);
+  take_over(static_cast<SamOptions&>(sam->param_groups()[group].options()), parts.options);
+}
+
 NamedState named_state(torch::optim::Optimizer& optimizer) {
   auto* named = dynamic_cast<HasNamedState*>(&optimizer);
   TORCH_CHECK(named != nullptr,
               "adaact: this optimizer's state has no names; make it with make_optimizer(), or as "
               "adaact::SGD, adaact::Adam or adaact::AdamW");
   return NamedState(*named);
-}
-
-OptimizerConfig OptimizerConfig::read(const std::filesystem::path& path,
-                                      const std::string& setting) {
-  return parse(read_file(path), setting, path.string());
-}
-
-OptimizerConfig OptimizerConfig::parse(const std::string& text, const std::string& setting,
-                                       const std::string& source) {
-  const auto parsed = try_parse_json<json>(text);
-  const auto& content = parsed.value;
-  TORCH_CHECK(content.is_object() && content.contains("optimizer") &&
-                  content["optimizer"].is_string() && content.contains("settings") &&
-                  content["settings"].is_object(),
-              "adaact: ", source,
-              " is no optimizer configuration: expected a JSON object with \"optimizer\" and "
-              "\"settings\"",
-              parsed.problem.empty() ? "" : "; it is no JSON: " + parsed.problem);
-  const auto& settings = content["settings"];
-  TORCH_CHECK(settings.contains(setting), "adaact: ", source, " has no setting '", setting,
-              "'; there are: ", joined_keys(settings.get<std::map<std::string, json>>()));
-  OptimizerConfig config;
-  config.optimizer = content["optimizer"].get<std::string>();
-  static const EnumNames<DecayRule> rules{{"everything", DecayRule::Everything},
-                                          {"no_vectors", DecayRule::NoVectors}};
-  option_visitors::FromJson read{source.c_str(), settings[setting], {}};
-  read("decay", config.decay, rules);
-  config.options = read.given.dump();
-  return config;
 }
 
 }  // namespace adaact

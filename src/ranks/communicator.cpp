@@ -1,11 +1,14 @@
 #include <adaact/ranks/communicator.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include <torch/torch.h>
+
+#include "ranks/shared_text.h"
 
 namespace adaact {
 namespace {
@@ -33,6 +36,24 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+std::string line_for_message(const std::vector<std::string>& lines, std::size_t index) {
+  if (index >= lines.size()) return "nothing";
+  return lines[index].empty() ? "an empty line" : lines[index];
+}
+
+/// What two texts that differ have in the first line that is not the same, for a message.
+std::pair<std::string, std::string> first_difference(const std::string& one,
+                                                     const std::string& other) {
+  const auto ones = lines_of(one);
+  const auto others = lines_of(other);
+  // With the same lines they can differ in nothing but a line feed after the last one.
+  if (ones == others && one.size() > other.size()) return {"a line feed at its end", "none"};
+  if (ones == others) return {"no line feed at its end", "one"};
+  std::size_t i = 0;
+  while (i < ones.size() && i < others.size() && ones[i] == others[i]) ++i;
+  return {line_for_message(ones, i), line_for_message(others, i)};
 }
 
 }  // namespace
@@ -67,22 +88,18 @@ std::string Communicator::describe(std::int64_t rank) const {
 
 void check_same_on_all_ranks(Communicator& ranks, const std::string& what,
                              const std::string& text) {
-  const auto texts = ranks.gather(text);
-  const auto expected = lines_of(texts[0]);
-  const std::string nothing = "nothing";
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[0]) continue;
-    const auto lines = lines_of(texts[rank]);
-    const auto count = std::max(lines.size(), expected.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto& line = i < lines.size() ? lines[i] : nothing;
-      const auto& first = i < expected.size() ? expected[i] : nothing;
-      if (line == first) continue;
-      throw RankError(ranks.describe(static_cast<std::int64_t>(rank)) + " differs in " + what +
-                      ": it has " + line + ", expected " + first + ", which " + ranks.describe(0) +
-                      " has");
-    }
-  }
+  // Each rank compares for itself, so that of the texts of many ranks no more than two travel.
+  const auto expected = text_of_rank(0, text, ranks);
+  const auto differs = torch::zeros({ranks.size()}, torch::kInt64);
+  auto* flags = differs.data_ptr<std::int64_t>();
+  flags[ranks.rank()] = text == expected ? 0 : 1;
+  ranks.sum({differs});
+  const auto* first = std::find(flags, flags + ranks.size(), 1);
+  const auto rank = static_cast<std::int64_t>(first - flags);
+  if (rank == ranks.size()) return;
+  const auto [line, of_first] = first_difference(text_of_rank(rank, text, ranks), expected);
+  throw RankError(ranks.describe(rank) + " differs in " + what + ": it has " + line +
+                  ", expected " + of_first + ", which " + ranks.describe(0) + " has");
 }
 
 }  // namespace adaact

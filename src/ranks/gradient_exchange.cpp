@@ -33,7 +33,7 @@ TensorsByName listed(const torch::OrderedDict<std::string, torch::Tensor>& tenso
   return list;
 }
 
-/// Without repetitions: a tied tensor keeps its first name.
+/// The same list with every tensor once: one that is tied to another keeps its first name.
 TensorsByName each_named_once(const TensorsByName& tensors) {
   TensorsByName once;
   std::unordered_set<const c10::TensorImpl*> seen;
@@ -116,7 +116,8 @@ class GradientExchange::State {
   const GradientExchangeCost& cost() const { return cost_; }
 
  private:
-  /// Called when a backward pass has added to the gradient of a parameter, or has come to it with nothing to add.
+  /// LibTorch calls it when a backward pass has added to the gradient of a parameter, or has come to it with nothing to
+  /// add.
   class Hook : public torch::autograd::FunctionPostHook {
    public:
     Hook(State& state, std::size_t parameter) : state_(state), parameter_(parameter) {}
@@ -135,10 +136,11 @@ class GradientExchange::State {
   void on_gradient(std::size_t index) {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto& parameter = parameters_[index];
-    TORCH_CHECK(parameter.bucket >= begun_, "a backward pass has added to the gradient of ",
-                parameter.name,
-                " after it was sent; call finish() before the next pass, or where the gradients of "
-                "several passes are added up keep what hold() returns during all but the last");
+    TORCH_CHECK(
+        parameter.bucket >= begun_, "a backward pass has added to the gradient of ", parameter.name,
+        " after it was sent; call finish() and clear the gradients before the next pass, or where "
+        "those of several passes are added up keep what hold() returns during all but the "
+        "last");
     if (holders_->load() > 0) return;
     parameter.is_ready = true;
     while (begun_ < buckets_.size() && is_complete(buckets_[begun_])) begin_next();
@@ -153,7 +155,7 @@ class GradientExchange::State {
   void begin_next() {
     auto& bucket = buckets_[begun_];
     write_message(bucket, parameters_);
-    // Before the sum, which could be too large for half precision.
+    // The mean is taken before the sum, because a sum could be too large for half precision.
     if (reduction_ == Reduction::Mean) bucket.gradients.div_(ranks_->size());
     if (begun_ == 0) first_begun_ = Clock::now();
     bucket.pending = ranks_->begin_sum({bucket.gradients, bucket.givers});
@@ -201,7 +203,7 @@ GradientExchange::GradientExchange(const TensorsByName& parameters,
   options.check();
   TORCH_CHECK(ranks != nullptr,
               "GradientExchange: there is no communicator, expected one such as single_process()");
-  if (ranks->size() == 1) return;
+  if (ranks->is_alone()) return;
   state_ = std::make_unique<State>(parameters, std::move(ranks), holders_, options);
 }
 
@@ -218,7 +220,7 @@ GradientExchangeCost GradientExchange::last_cost() const {
 }
 
 void share_parameters(torch::nn::Module& model, Communicator& ranks) {
-  if (ranks.size() == 1) return;
+  if (ranks.is_alone()) return;
   auto tensors = listed(model.named_parameters());
   for (auto& buffer : listed(model.named_buffers())) tensors.push_back(std::move(buffer));
   tensors = each_named_once(tensors);

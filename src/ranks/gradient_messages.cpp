@@ -9,11 +9,11 @@
 namespace adaact {
 namespace {
 
-/// How many messages a model is sent in where their size does not demand more.
+/// So many messages carry the gradients of a model where their size does not demand more.
 constexpr std::int64_t kUsualMessages = 8;
-/// Below this size a message's time is its latency: two of them take twice as long as one.
+/// A message of fewer bytes than this takes as long as its latency, so two of them take twice as long as one.
 constexpr std::int64_t kSmallestUsefulMessage = 16 << 10;
-/// In its message every gradient begins at a multiple of this, for loops over vectors.
+/// Every gradient begins in its message at a multiple of so many bytes, as loops over vectors want it.
 constexpr std::int64_t kGradientAlignment = 64;
 
 std::string dtype_and_shape(torch::ScalarType type, torch::IntArrayRef sizes,
@@ -32,7 +32,7 @@ std::vector<std::int64_t> row_major_strides(torch::IntArrayRef sizes) {
   return strides;
 }
 
-/// Of the dimensions that have more than one entry; the stride of another has no meaning.
+/// Whether the strides agree in all dimensions that have more than one entry. The stride of another has no meaning.
 bool are_same_strides(torch::IntArrayRef one, torch::IntArrayRef other, torch::IntArrayRef sizes) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] > 1 && one[i] != other[i]) return false;
@@ -40,7 +40,7 @@ bool are_same_strides(torch::IntArrayRef one, torch::IntArrayRef other, torch::I
   return true;
 }
 
-/// The gradient, or zeros in its place, in one dimension.
+/// The numbers that a parameter contributes to its message, in one dimension: its gradient, or zeros where it has none.
 torch::Tensor piece_of_message(const ExchangedParameter& parameter) {
   const auto& gradient = parameter.tensor.grad();
   const auto numbers = parameter.numbers;
@@ -82,7 +82,8 @@ bool is_last_message(const GradientBucket& bucket,
   });
 }
 
-/// Not a view for autograd: those of one tensor would share the count of their changes.
+/// A tensor over a part of a message's memory. For autograd it is no view of the message, because all views of one tensor
+/// share the count of their changes.
 torch::Tensor part_of_message(const torch::Tensor& message, torch::IntArrayRef sizes,
                               torch::IntArrayRef strides, std::int64_t offset) {
   return message.as_strided(sizes, strides, offset).variable_data();
@@ -164,7 +165,7 @@ std::vector<GradientBucket> plan_gradient_buckets(std::vector<ExchangedParameter
     bucket.parameters.push_back(i);
     bucket.bytes += bytes;
   }
-  // First what is complete first. With one dtype on one device that is the order they have.
+  // The bucket that is complete first is sent first. Buckets of one dtype on one device are in this order already.
   std::stable_sort(buckets.begin(), buckets.end(),
                    [](const GradientBucket& one, const GradientBucket& other) {
                      return one.parameters.back() > other.parameters.back();

@@ -18,9 +18,10 @@ namespace adaact {
 struct ExchangedParameter {
   ExchangedParameter(std::string its_name, const torch::Tensor& parameter);
 
-  /// What must be the same on all ranks.
+  /// Name, dtype and layout of the gradient, which must be the same on all ranks.
   std::string description() const;
-  /// That the gradient, if there is one, is still like this.
+  /// Throws if the gradient, or where there is none the parameter, has another dtype, shape or device than when this
+  /// was made.
   void check_gradient() const;
   /// Whether the gradient's numbers are in the order of the message.
   bool has_order_of_message(const torch::Tensor& gradient) const;
@@ -49,15 +50,15 @@ struct GradientBucket {
   std::int64_t bytes = 0;
   torch::Tensor padding;  // zeros, as many as may be needed between two gradients
 
-  // Of the message that is under way:
+  // What follows belongs to the message that is under way.
   torch::Tensor gradients;           // one after the other
   torch::Tensor givers;              // by parameter, how many ranks have a gradient; on the CPU
   std::vector<torch::Tensor> views;  // by parameter, its part of `gradients`
   std::unique_ptr<Communicator::Pending> pending;
 };
 
-/// In the order in which backward passes complete them, which come last to what was registered first, as a rule. Tells
-/// the parameters their buckets.
+/// Divides the parameters into buckets, in the order in which backward passes complete these: as a rule, what was
+/// registered first comes last. Tells the parameters their buckets.
 std::vector<GradientBucket> plan_gradient_buckets(std::vector<ExchangedParameter>& parameters,
                                                   std::int64_t most_bytes);
 

@@ -6,7 +6,8 @@
 namespace adaact {
 namespace {
 
-/// Two of the usual buckets of gradients and more; a whole model that is broadcast once is more, and not kept.
+/// As many bytes are kept for the next taker as two of the usual buckets of gradients have, and some more. A whole model,
+/// which is broadcast once, has more, and is not kept.
 constexpr std::size_t kMostFreeBytes = std::size_t{64} << 20;
 
 }  // namespace
@@ -18,7 +19,7 @@ MpiBuffers::Buffer MpiBuffers::take(std::size_t bytes) {
     if (smallest == free_.end() || buffer->bytes < smallest->bytes) smallest = buffer;
   }
   if (smallest == free_.end()) {
-    // Not std::make_unique, which would write zeros first.
+    // std::make_unique would write zeros first, which would take as long as to fill the memory.
     return {std::unique_ptr<std::byte[]>(new std::byte[bytes]), bytes};
   }
   auto taken = std::move(*smallest);

@@ -8,16 +8,17 @@
 namespace adaact {
 namespace {
 
-/// A rank's part of a piece that is summed round the ring. Smaller ones take longer altogether.
+/// The bytes of a rank's part of a piece that is summed round the ring. With smaller parts a sum takes longer.
 constexpr std::int64_t kBytesOfPart = std::int64_t{512} << 10;
-/// Of less than this, what counts is the number of messages one after the other, which is the least by MPI's own sums.
+/// Where a rank's part has fewer bytes than this, MPI sums the piece itself: the time of a small sum is that of its
+/// messages, one after the other, and MPI needs the fewest.
 constexpr std::int64_t kLeastBytesOfPart = std::int64_t{16} << 10;
-/// One is added while others are on their way.
+/// So many pieces go round the ring at a time, so that the numbers of one are added while others are on their way.
 constexpr std::size_t kPiecesOnTheRing = 4;
-/// A piece that MPI sums or broadcasts; MPI counts numbers by an int.
+/// The bytes of a piece that MPI sums or broadcasts itself. MPI counts numbers by an int, so a piece must not be large.
 constexpr std::int64_t kBytesOfWhole = std::int64_t{2} << 20;
 
-/// What every MPI allows.
+/// The tags of messages are below this number, which every MPI allows.
 constexpr int kTags = 32768;
 
 }  // namespace
@@ -25,6 +26,10 @@ constexpr int kTags = 32768;
 MpiCollective::MpiCollective(MpiTensorRuns runs, std::optional<int> root,
                              std::function<bool()> are_tensors_made)
     : runs_(std::move(runs)), root_(root), are_tensors_made_(std::move(are_tensors_made)) {}
+
+std::string MpiCollective::description() const {
+  return (root_ ? "a broadcast of " : "a sum of ") + std::to_string(bytes()) + " bytes";
+}
 
 bool MpiCollective::advance(Stage stage_of_previous, MpiChannels& channels) {
   switch (stage_) {

@@ -33,7 +33,9 @@ class MpiCollective {
 
   Stage stage() const { return stage_; }
   std::int64_t bytes() const { return runs_.bytes(); }
-  /// In how many pieces its numbers move.
+  /// What it is, for messages: "a sum of 400 bytes".
+  std::string description() const;
+  /// The number of pieces in which its numbers move.
   std::int64_t pieces() const { return pieces_; }
 
   /// Returns whether it has come further. MPI wants everything begun in the same order on all ranks, so it is never a
@@ -51,7 +53,8 @@ class MpiCollective {
   std::optional<int> root_;
   std::function<bool()> are_tensors_made_;
   Stage stage_ = Stage::kTensorsAreMade;
-  // What this rank has brought, and then the most of all ranks, of each and of its negative.
+  // Three numbers that tell what a rank has brought, and their negatives: first this rank's, then the greatest of all
+  // ranks. Where ranks differ, the greatest number is not the negative of the greatest negative.
   static constexpr std::size_t kFeatures = 3;
   std::array<std::int64_t, 2 * kFeatures> brought_{};
   std::vector<MPI_Request> arrival_;

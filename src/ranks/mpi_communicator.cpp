@@ -17,7 +17,7 @@ namespace {
 /// Tensors of a GPU and their copies in host memory, which travel in their place.
 class HostCopies {
  public:
-  /// Only enqueues the copies, on the current streams.
+  /// Enqueues the copies on the current streams, and waits for nothing.
   explicit HostCopies(const std::vector<torch::Tensor>& tensors) {
     const torch::NoGradGuard no_grad;
     for (const auto& tensor : tensors) {
@@ -49,7 +49,7 @@ class HostCopies {
     return [copied = copied_] { return copied == nullptr || copied->query(); };
   }
 
-  /// Enqueued as well: what comes later on the current streams sees the tensors as the copies are now.
+  /// Enqueues the copies back as well: what comes later on the current streams sees the tensors as the copies are now.
   void bring_back() const {
     const torch::NoGradGuard no_grad;
     for (const auto& [tensor, copy] : copies_) tensor.copy_(copy, /*non_blocking=*/true);
@@ -119,7 +119,7 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<MpiWorker> worker_;
 };
 
-/// The one of this process.
+/// The one communicator of this process, which can have no second one: MPI is started once.
 struct TheCommunicator {
   std::mutex mutex;
   bool was_made = false;
@@ -155,7 +155,7 @@ std::shared_ptr<Communicator> mpi_communicator(const MpiOptions& options) {
     }
     the_one.was_made = true;
   }
-  // Without the lock: abort_all_ranks() must not wait for a start that takes for ever.
+  // MPI starts without the lock being held, because abort_all_ranks() must not wait for a start that takes for ever.
   auto made = std::make_shared<MpiCommunicator>(options);
   const std::lock_guard<std::mutex> lock(the_one.mutex);
   the_one.made = made;
@@ -165,7 +165,7 @@ std::shared_ptr<Communicator> mpi_communicator(const MpiOptions& options) {
 void abort_all_ranks(int exit_code) {
   if (const auto communicator = communicator_if_there_is_one())
     communicator->worker().abort_all(exit_code);
-  // Of a rank that ends like this mpirun ends all others too.
+  // mpirun ends all other ranks when one has ended like this.
   std::fflush(nullptr);
   std::_Exit(exit_code);
 }

@@ -50,6 +50,31 @@ bool MpiRollCall::have_all_answered() const {
   return std::count(answers_.begin(), answers_.end(), kSilent) <= 1;
 }
 
+std::string MpiRollCall::who_is_missing(std::int64_t begun, const std::vector<std::string>& names,
+                                        const std::string& time, const std::string& call) const {
+  // Ranks that have begun less may themselves wait for one that is silent, or that has begun even less.
+  auto fewest = begun;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) fewest = std::min(fewest, answers_[static_cast<std::size_t>(rank)]);
+  }
+  if (fewest == begun) return "";
+  constexpr int kMostNames = 8;
+  std::string missing;
+  int count = 0;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    if (rank == rank_ || answers_[i] != fewest) continue;
+    if (++count <= kMostNames) missing += (count > 1 ? ", " : "") + names[i];
+  }
+  if (count > kMostNames) missing += " and " + std::to_string(count - kMostNames) + " more";
+  if (fewest == kHasEnded) return missing + " came to an end before the others";
+  if (fewest == kSilent) {
+    return missing + " did not answer for " + time + ", and others wait in " + call;
+  }
+  return missing + " did not come within " + time + " to " + call +
+         ": busy with something else, or stuck";
+}
+
 void MpiRollCall::announce(const std::string& failure) {
   Message message{Kind::kFailure, 0, 0, {}};
   failure.copy(message.text.data(), message.text.size() - 1);

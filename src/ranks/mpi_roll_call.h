@@ -14,7 +14,8 @@ namespace adaact {
 /// small that neither side ever waits for the other.
 class MpiRollCall {
  public:
-  /// In the place of how many collectives a rank has begun: it has not answered; it will begin no more.
+  /// They stand where a rank would say how many collectives it has begun: kSilent for one that has not answered,
+  /// kHasEnded for one that will begin no more.
   static constexpr std::int64_t kSilent = -1;
   static constexpr std::int64_t kHasEnded = -2;
 
@@ -28,12 +29,15 @@ class MpiRollCall {
   /// Asks all others how many collectives they have begun.
   void ask();
   bool have_all_answered() const;
-  /// By rank; this rank's own is not among them and kSilent too.
-  const std::vector<std::int64_t>& answers() const { return answers_; }
+  /// A sentence about the ranks for which those wait that have begun so many collectives, by the answers so far; empty
+  /// if all have begun as many. `names`: of all ranks. `time`: how long they were waited for. `call`: the collective
+  /// that waits for them.
+  std::string who_is_missing(std::int64_t begun, const std::vector<std::string>& names,
+                             const std::string& time, const std::string& call) const;
 
   /// Tells all others why this rank gives up, and with it the whole training.
   void announce(const std::string& failure);
-  /// What another has announced, or nothing.
+  /// Why another rank has given up; empty where none has.
   const std::string& announced() const { return announced_; }
 
   /// Whether what was said has left this rank.

@@ -32,7 +32,7 @@ class MpiTensorRuns {
   /// Throws c10::Error, naming the dtype, where tensors of it cannot be summed.
   static void check_can_be_summed(const torch::Tensor& tensor);
 
-  /// Known before pack() but for the addresses.
+  /// The runs, known before pack() but for the addresses of those that it fills.
   const std::vector<MpiRun>& runs() const { return runs_; }
   std::int64_t bytes() const;
 

@@ -1,7 +1,7 @@
 #include "ranks/mpi_worker.h"
 
 #include <algorithm>
-#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <sstream>
@@ -12,6 +12,7 @@
 #endif
 
 #include "ranks/mpi_calls.h"
+#include "ranks/mpi_signals_blocked.h"
 
 namespace adaact {
 namespace {
@@ -30,22 +31,22 @@ constexpr duration<double> kShortestNap = microseconds(5);
 constexpr duration<double> kLongestNap = milliseconds(1);
 constexpr duration<double> kLongestNapWhileWaitedFor = microseconds(200);
 constexpr duration<double> kLongestNapWhileNumbersMove = microseconds(20);
-// Without anything to wait for there are still questions of others.
+// A thread that has nothing to wait for sleeps no longer than this, because other ranks may have questions.
 constexpr duration<double> kIdleNap = milliseconds(10);
 constexpr duration<double> kBetweenListening = milliseconds(1);
 
-// How long a rank that is there may take to answer.
+// The time that a rank which is there may take to answer.
 constexpr duration<double> kTimeToAnswer = seconds(2);
-// How long a message to a rank that is there may take to leave.
+// The time that a message to a rank which is there may take to leave.
 constexpr duration<double> kTimeToTell = milliseconds(200);
 // Rank 0 asks first and tells all others what it has found out; they ask for themselves where it does not.
 constexpr duration<double> kHeadStart = milliseconds(2500);
-// How long to start may take beyond the timeout: on thousands of ranks it takes long.
+// The time that all ranks together may take to start, beyond the timeout: of thousands it takes long.
 constexpr duration<double> kTimeToStart = seconds(60);
 // A thread that was away for longer than this was stopped, as a suspended job is, and was not waiting.
 constexpr duration<double> kLongestAbsence = seconds(1);
 
-/// Buffers of collectives that will never be done: MPI may still write to them.
+/// Keeps the buffers of collectives that will never be done, because MPI may still write to them.
 void keep_for_ever(std::deque<std::shared_ptr<MpiWorker::Task>> tasks) {
   static auto* const kept = new std::deque<std::shared_ptr<MpiWorker::Task>>;
   for (auto& task : tasks) kept->push_back(std::move(task));
@@ -57,31 +58,12 @@ std::string in_seconds(duration<double> time) {
   return text.str();
 }
 
-/// Signals are for the threads of the program.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t signals;
-    sigfillset(&signals);
-    for (const int of_this_thread : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
-      sigdelset(&signals, of_this_thread);
-    }
-    pthread_sigmask(SIG_BLOCK, &signals, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 std::unique_ptr<MpiWorker> MpiWorker::start(const MpiOptions& options) {
   auto worker = std::unique_ptr<MpiWorker>(new MpiWorker(options));
   {
-    const SignalsBlocked blocked;
+    const MpiSignalsBlocked blocked;
     worker->thread_ = std::thread([its = worker.get()] { its->run(); });
   }
   std::unique_lock<std::mutex> lock(worker->mutex_);
@@ -111,8 +93,8 @@ MpiWorker::~MpiWorker() {
   thread_.join();
 }
 
-std::string MpiWorker::describe(std::int64_t rank) const {
-  return "rank " + std::to_string(rank) + " (" + hosts_.at(static_cast<std::size_t>(rank)) + ")";
+const std::string& MpiWorker::describe(std::int64_t rank) const {
+  return names_.at(static_cast<std::size_t>(rank));
 }
 
 void MpiWorker::begin(std::shared_ptr<Task> task) {
@@ -194,15 +176,18 @@ void MpiWorker::initialize() {
   channels_.rank = rank_;
   channels_.size = size;
 
-  constexpr int kNameLength = MPI_MAX_PROCESSOR_NAME;
-  std::vector<char> names(static_cast<std::size_t>(size * kNameLength));
+  constexpr int kLongest = MPI_MAX_PROCESSOR_NAME;
+  std::vector<char> hosts(static_cast<std::size_t>(size) * kLongest);
+  char* const own = hosts.data() + static_cast<std::ptrdiff_t>(rank_) * kLongest;
   int length = 0;
-  check_mpi(MPI_Get_processor_name(names.data() + rank_ * kNameLength, &length),
-            "MPI_Get_processor_name");
-  check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, names.data(), kNameLength, MPI_CHAR,
+  check_mpi(MPI_Get_processor_name(own, &length), "MPI_Get_processor_name");
+  check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, hosts.data(), kLongest, MPI_CHAR,
                           channels_.for_arrivals),
             "MPI_Allgather");
-  for (int rank = 0; rank < size; ++rank) hosts_.emplace_back(names.data() + rank * kNameLength);
+  for (int rank = 0; rank < size; ++rank) {
+    const char* const host = hosts.data() + static_cast<std::ptrdiff_t>(rank) * kLongest;
+    names_.push_back("rank " + std::to_string(rank) + " (" + host + ")");
+  }
   now_ = Clock::now();
 }
 
@@ -215,9 +200,14 @@ void MpiWorker::work() {
       has_moved = advance();
       listen();
       look_for_late_ranks();
-    } catch (const std::exception& error) {
+    } catch (const RankError& error) {
       fail(error.what());
       tell_the_others(error.what());
+    } catch (const std::exception& error) {
+      // Such as a lack of memory, which is this rank's own and does not say so.
+      const auto failure = describe(rank_) + ": " + error.what();
+      fail(failure);
+      tell_the_others(failure);
     }
     if (!goes_on && under_way_.empty()) return;
     pause(has_moved);
@@ -226,10 +216,11 @@ void MpiWorker::work() {
 
 /// Returns false when nothing more will come.
 bool MpiWorker::take_new() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (abort_code_) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (const auto code = abort_code_) {
+    lock.unlock();  // who waits for the end gives up some time, and needs the lock for that
     std::fflush(nullptr);
-    MPI_Abort(MPI_COMM_WORLD, *abort_code_);
+    MPI_Abort(MPI_COMM_WORLD, *code);
   }
   if (std::exchange(is_to_wake_, false)) last_event_ = now_;
   is_waited_for_ = waiting_callers_ > 0;
@@ -286,7 +277,7 @@ void MpiWorker::listen() {
   if (now_ < next_listening_) return;
   next_listening_ = now_ + std::chrono::duration_cast<Clock::duration>(kBetweenListening);
   roll_call_->listen(begun_);
-  if (!roll_call_->announced().empty()) fail(roll_call_->announced());
+  if (!has_failed_ && !roll_call_->announced().empty()) fail(roll_call_->announced());
 }
 
 void MpiWorker::look_for_late_ranks() {
@@ -299,11 +290,13 @@ void MpiWorker::look_for_late_ranks() {
     asked_ = awake_;
     roll_call_->ask();
   } else if (roll_call_->have_all_answered() || awake_ - asked_ > kTimeToAnswer) {
-    const auto missing = who_is_missing(late);
+    const auto call = late.collective.description() + ", call " + std::to_string(late.number);
+    const auto missing =
+        roll_call_->who_is_missing(late.number, names_, in_seconds(options_.timeout), call);
     if (!missing.empty()) throw RankError(missing);
     // All have come by now, so it should be done soon.
     if (late.had_more_time) {
-      throw RankError("all ranks have come, but a collective was not done within " +
+      throw RankError("all ranks have come to " + call + ", but it was not done within " +
                       in_seconds(awake_ - late.begun) + ": is the network too slow, or cut?");
     }
     late.had_more_time = true;
@@ -312,29 +305,8 @@ void MpiWorker::look_for_late_ranks() {
   }
 }
 
-std::string MpiWorker::who_is_missing(const Task& late) const {
-  const auto& answers = roll_call_->answers();
-  // Ranks that have begun less may themselves wait for one that is silent, or that has begun even less.
-  auto fewest = late.number;
-  for (std::int64_t rank = 0; rank < size(); ++rank) {
-    if (rank != rank_) fewest = std::min(fewest, answers[static_cast<std::size_t>(rank)]);
-  }
-  if (fewest == late.number) return "";
-  std::string names;
-  int count = 0;
-  constexpr int kMostNames = 8;
-  for (std::int64_t rank = 0; rank < size(); ++rank) {
-    if (rank == rank_ || answers[static_cast<std::size_t>(rank)] != fewest) continue;
-    if (++count <= kMostNames) names += (count > 1 ? ", " : "") + describe(rank);
-  }
-  if (count > kMostNames) names += " and " + std::to_string(count - kMostNames) + " more";
-  const auto time = in_seconds(options_.timeout);
-  if (fewest == MpiRollCall::kHasEnded) return names + " came to an end before the others";
-  if (fewest == MpiRollCall::kSilent) return names + " did not answer for " + time;
-  return names + " did not come within " + time + ": busy with something else, or stuck";
-}
-
 void MpiWorker::fail(const std::string& failure) {
+  has_failed_ = true;
   keep_for_ever(std::exchange(under_way_, {}));
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -34,8 +34,8 @@ class MpiWorker {
   MpiWorker& operator=(const MpiWorker&) = delete;
 
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(hosts_.size()); }
-  std::string describe(std::int64_t rank) const;
+  int size() const { return static_cast<int>(names_.size()); }
+  const std::string& describe(std::int64_t rank) const;
 
   /// A collective and how it stands.
   struct Task {
@@ -47,13 +47,13 @@ class MpiWorker {
     bool had_more_time = false;
     bool is_done = false;  // with the mutex
   };
-  /// Each throws RankError once anything has failed.
+  /// begin() and wait() throw RankError once anything has failed.
   void begin(std::shared_ptr<Task> task);
   void wait(const Task& task);
 
   MpiTraffic traffic() const;
 
-  /// Returns where the thread does not come to it.
+  /// Has the thread end this process and all other ranks. Returns if it has not come to it after a while.
   void abort_all(int exit_code);
 
  private:
@@ -62,7 +62,7 @@ class MpiWorker {
 
   explicit MpiWorker(const MpiOptions& options) : options_(options) {}
 
-  // Each on the thread alone.
+  // The functions that follow are called by the thread alone.
   void run();
   void initialize();
   void work();
@@ -71,7 +71,6 @@ class MpiWorker {
   void listen();
   bool advance();
   void look_for_late_ranks();
-  std::string who_is_missing(const Task& late) const;
   void fail(const std::string& failure);
   void pause(bool has_moved);
   bool do_all_come_to_their_end();
@@ -80,11 +79,11 @@ class MpiWorker {
   const MpiOptions options_;
   std::thread thread_;
 
-  // Set before start() returns.
+  // Set before start() returns and read by everybody afterwards, so that no mutex is needed.
   int rank_ = 0;
-  std::vector<std::string> hosts_;
+  std::vector<std::string> names_;  // of the ranks, with their hosts
 
-  // Of the thread alone.
+  // The members that follow are read and written by the thread alone, so that no mutex is needed.
   MpiChannels channels_;
   MPI_Comm for_roll_call_ = MPI_COMM_NULL;
   std::optional<MpiRollCall> roll_call_;
@@ -99,11 +98,12 @@ class MpiWorker {
   bool is_waited_for_ = false;
   Clock::time_point next_listening_;
   Seconds nap_{0};
+  bool has_failed_ = false;
 
   mutable std::mutex mutex_;
   std::condition_variable for_thread_;
   std::condition_variable for_callers_;
-  // With the mutex.
+  // The members that follow are those of the thread and its callers, who hold the mutex.
   bool has_started_ = false;
   bool is_leaving_ = false;
   bool leaves_by_exception_ = false;

@@ -21,9 +21,13 @@ constexpr std::int64_t kNumbersAligned = 16;
 /// back before; one that is frozen for good no longer travels as zeros.
 constexpr std::int64_t kMostTimesAbsent = 100;
 
-/// What the numbers of a message begin with: how many ranks have an entry without a place, and how many have failed.
+/// The layouts of so many occasions are remembered. Optimizers have as many as their periods make; where layers are left
+/// out at random, there may be a new occasion in every step.
+constexpr std::size_t kMostLayouts = 64;
+
+/// The numbers that a message begins with: how many ranks have an entry without a place, and how many have failed.
 enum Flag : std::int64_t { kMisfits, kFailures, kFlags };
-/// What follows for each place: how many ranks have an entry for it, and the sum of their counts.
+/// The numbers of a message for each place: how many ranks have an entry for it, and the sum of their counts.
 enum NumberOfPlace : std::int64_t { kRanksPresent, kCountOfRanks, kNumbersOfPlace };
 
 std::int64_t number_of(std::size_t place, NumberOfPlace which) {
@@ -127,7 +131,7 @@ std::optional<SharedSums::Placed> SharedSums::find_places(const Layout& layout,
   return placed;
 }
 
-/// Of two entries for one place the first would be lost.
+/// Throws where two entries have the same place, because the first of them would be lost.
 void SharedSums::check_that_keys_differ(const std::vector<Entry>& entries) {
   std::set<Form> forms;
   for (const auto& entry : entries) {
@@ -136,8 +140,9 @@ void SharedSums::check_that_keys_differ(const std::vector<Entry>& entries) {
   }
 }
 
-/// On the CPU that of the last message, unless somebody still reads the sums that it brought. A GPU's allocator
-/// is as quick, and knows what a graph holds on to.
+/// The memory that a message's numbers of one kind are written to. On the CPU it is that of the last message, unless
+/// somebody still reads the sums that came in it. On a GPU it is new each time: the allocator there is as quick, and knows
+/// what a graph holds on to.
 torch::Tensor SharedSums::buffer_for(Layout& layout, Kind kind, torch::Device device,
                                      std::int64_t numel) {
   const auto options = torch::dtype(kind.second).device(device);
@@ -217,7 +222,8 @@ std::vector<SharedSums::Entry> SharedSums::unpack(const Message& message, const 
   return entries;
 }
 
-/// All ranks know the same, and need not ask one another.
+/// Gives up places that no rank has had an entry for in a long time. All ranks know the same of that, and need not ask
+/// one another.
 void SharedSums::forget_what_nobody_has(Layout& layout, const Message& message) {
   const auto* numbers = message.numbers.data_ptr<std::int64_t>();
   std::vector<Place> kept;
@@ -240,7 +246,8 @@ void SharedSums::agree(Layout& layout, const std::vector<Entry>& entries) {
 }
 
 void SharedSums::throw_on_all_ranks(const std::exception_ptr& failure) {
-  const std::string mark = "!";  // of those that have failed, if with an empty text
+  const std::string mark =
+      "!";  // begins the text of a rank that has failed, which is empty otherwise
   const auto texts = ranks_->gather(failure ? mark + text_of_failure(failure) : std::string());
   if (failure) std::rethrow_exception(failure);
   const auto first = std::find_if(texts.begin(), texts.end(),
@@ -248,10 +255,24 @@ void SharedSums::throw_on_all_ranks(const std::exception_ptr& failure) {
   throw RankError(ranks_->describe(first - texts.begin()) + ": " + first->substr(mark.size()));
 }
 
+/// The layout of an occasion, which may be a new and empty one. Gives up the one that was used longest ago where there
+/// are too many. All ranks have the same occasions one after the other, and give up the same.
+SharedSums::Layout& SharedSums::layout_for(const std::vector<bool>& occasion) {
+  auto& layout = layouts_[occasion];
+  layout.last_used = ++additions_;
+  if (layouts_.size() > kMostLayouts) {
+    layouts_.erase(
+        std::min_element(layouts_.begin(), layouts_.end(), [](const auto& one, const auto& other) {
+          return one.second.last_used < other.second.last_used;
+        }));
+  }
+  return layout;
+}
+
 std::vector<SharedSums::Entry> SharedSums::add_up(const std::function<std::vector<Entry>()>& own,
                                                   const std::vector<bool>& occasion) {
-  if (ranks_->size() == 1) return own();
-  auto& layout = layouts_[occasion];
+  if (ranks_->is_alone()) return own();
+  auto& layout = layout_for(occasion);
   std::vector<Entry> entries;
   std::exception_ptr failure;
   std::optional<Placed> placed;

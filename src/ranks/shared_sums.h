@@ -65,8 +65,9 @@ class SharedSums {
   struct Layout {
     std::vector<Place> places;              // ordered by form
     std::map<Kind, torch::Tensor> buffers;  // of the last message, on the CPU
+    std::int64_t last_used = 0;             // the number of the latest addition
   };
-  /// By place; null where this rank has nothing for it.
+  /// The entry of each place, null where this rank has none for it.
   using Placed = std::vector<const Entry*>;
   struct Message {
     std::vector<torch::Tensor> tensors;
@@ -78,7 +79,7 @@ class SharedSums {
   static std::string text_of(const std::vector<Entry>& entries);
   static std::vector<Form> forms_in(const std::string& text);
 
-  /// Nothing if an entry has no place.
+  /// The entries by place, or nothing if one of them has no place yet.
   static std::optional<Placed> find_places(const Layout& layout, const std::vector<Entry>& entries);
   static void check_that_keys_differ(const std::vector<Entry>& entries);
   static torch::Tensor buffer_for(Layout& layout, Kind kind, torch::Device device,
@@ -88,11 +89,13 @@ class SharedSums {
   static std::vector<Entry> unpack(const Message& message, const Layout& layout, const Placed& own);
   static void forget_what_nobody_has(Layout& layout, const Message& message);
 
+  Layout& layout_for(const std::vector<bool>& occasion);
   void agree(Layout& layout, const std::vector<Entry>& entries);
   [[noreturn]] void throw_on_all_ranks(const std::exception_ptr& failure);
 
   std::shared_ptr<Communicator> ranks_;
   std::map<std::vector<bool>, Layout> layouts_;
+  std::int64_t additions_ = 0;
 };
 
 /// Which rank does which piece of work, given what the pieces cost: the largest first, each to the rank that has least

@@ -47,7 +47,7 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-/// Nothing where gnuplot did not write it.
+/// The bytes of a file that gnuplot was to write; none where it did not.
 std::string content_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

@@ -35,8 +35,8 @@ std::vector<NamedRun> read_runs(const std::vector<std::filesystem::path>& folder
 void write_report(const std::vector<NamedRun>& runs, const std::filesystem::path& page,
                   const ReportOptions& options);
 
-/// Likewise as HTML, for a browser that draws the figures itself: without gnuplot and without files.
-/// It tells the browser to look for a newer `version` from time to time.
+/// The report as HTML, for a browser that draws the figures itself: without gnuplot and without files. It
+/// tells the browser to look for a newer `version` from time to time.
 std::string live_report(const std::vector<NamedRun>& runs, const ReportOptions& options,
                         const std::string& version);
 

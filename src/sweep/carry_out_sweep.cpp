@@ -56,7 +56,7 @@ class SweepFolder {
                 "; name another folder, or give the same options and at least the same values");
   }
 
-  /// But for what a process left that was killed while it wrote the first file.
+  /// Nothing may be there but what a process left that was killed while it wrote the first file.
   static void check_empty(const fs::path& path) {
     for (const auto& entry : fs::directory_iterator(path)) {
       TORCH_CHECK(unfinished_file(entry.path()) == kSweepFile, "adaact: ", path.string(),

@@ -243,6 +243,9 @@ TEST_F(CommandLineTest, MistakesSayWhatToDo) {
       {{"bench", "--optimizers", "sgd,sgd"}, "name sgd 2 times, expected once"},
       {{"bench", "--graph", "maybe"}, "--graph is 'maybe', expected on or off"},
       {{"bench", "--steps", "1"}, "--steps is 1, expected"},
+      {{"bench", "--options-of", "adaact"}, "--options-of: is 'adaact', expected an optimizer and"},
+      {{"bench", "--options-of", "adaact={"}, "--options-of: is 'adaact={', expected"},
+      {{"bench", "--options-of", "foof={}"}, "--options-of is for 'foof', which is not among"},
       {{"eval", "--run", trained, "--threads", "100000"}, "--threads is 100000, expected"},
   };
   for (const auto& mistake : wrong_values) {

@@ -77,6 +77,13 @@ TEST_F(HelpCommandTest, HelpOfEveryCommandFitsAHundredColumns) {
   EXPECT_EQ(printed({"help"}), printed({"--help"}));
 }
 
+TEST_F(HelpCommandTest, OptionsThatExcludeOneAreNamedInTheSameOrderEachTime) {
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    EXPECT_TRUE(contains(printed({"pack", "--help"}),
+                         "--verify Excludes: --shard-size --skip-bad-images\n"));
+  }
+}
+
 TEST_F(HelpCommandTest, AnUnknownCommandIsNamed) {
   const auto [code, text] = folder_.run({"help", "trian"});
   EXPECT_EQ(code, 2);

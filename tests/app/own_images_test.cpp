@@ -64,6 +64,91 @@ TEST_F(OwnImages, OneFolderIsEnough) {
   EXPECT_EQ(of_weights.printed, later.printed) << "at the size that the weights are for";
 }
 
+TEST_F(OwnImages, ARecipeIsOptionsAndThenAFile) {
+  write_images(at("images"));
+  const auto trained = folder_.run({"train",
+                                    "--out",
+                                    at("run").string(),
+                                    "--data-dir",
+                                    at("images").string(),
+                                    "--validation",
+                                    "0.25",
+                                    "--model",
+                                    "resnet20",
+                                    "--image-size",
+                                    "16",
+                                    "--epochs",
+                                    "2",
+                                    "--crop",
+                                    "resized",
+                                    "--crop-scale",
+                                    "0.25,1",
+                                    "--crop-ratio",
+                                    "0.8",
+                                    "--rand-augment",
+                                    "rand-m7-mstd0.5-inc1",
+                                    "--erase",
+                                    "0.25",
+                                    "--mixup",
+                                    "0.8",
+                                    "--cutmix",
+                                    "1",
+                                    "--loss",
+                                    "bce",
+                                    "--ema",
+                                    "0.9",
+                                    "--lr",
+                                    "0.1",
+                                    "--warmup-epochs",
+                                    "1",
+                                    "--warmup-lr",
+                                    "0.02",
+                                    "--min-lr",
+                                    "0.001"});
+  ASSERT_EQ(trained.code, 0) << trained.printed;
+  const auto config = adaact::RunConfig::read(at("run") / "config.json");
+  EXPECT_EQ(config.crop, "resized");
+  EXPECT_EQ(config.crop_scale, (std::vector<double>{0.25, 1.0}));
+  EXPECT_EQ(config.resize_size, 20);
+  EXPECT_EQ(config.loss, "bce");
+  EXPECT_EQ(config.warmup_lr, 0.02);
+  EXPECT_EQ(config.min_lr, 0.001);
+  const auto file = (at("run") / "config.json").string();
+  ASSERT_EQ(folder_.run({"train", "--config", file, "--out", at("again").string()}).code, 0);
+  EXPECT_EQ(bytes_of(at("again") / "model.safetensors"), bytes_of(at("run") / "model.safetensors"));
+  const auto plainer =
+      folder_.run({"train", "--config", file, "--out", at("plainer").string(), "--resize-size",
+                   "24", "--final-lr-factor", "0.5", "--epochs", "2"});
+  ASSERT_EQ(plainer.code, 0) << plainer.printed;
+  EXPECT_EQ(adaact::RunConfig::read(at("plainer") / "config.json").resize_size, 24);
+  const auto larger = folder_.run({"train", "--config", file, "--out", at("larger").string(),
+                                   "--image-size", "24", "--epochs", "2"});
+  ASSERT_EQ(larger.code, 0) << larger.printed;
+  EXPECT_EQ(adaact::RunConfig::read(at("larger") / "config.json").resize_size, 30);
+}
+
+TEST_F(OwnImages, ANewHeadIsSaidAndAnythingElseIsAnError) {
+  write_images(at("images"));
+  const Words short_run{"train",        "--data-dir", at("images").string(),
+                        "--validation", "0.25",       "--image-size",
+                        "16",           "--epochs",   "1"};
+  const auto train = [&](const std::string& name, Words more) {
+    more.insert(more.begin(), short_run.begin(), short_run.end());
+    more.insert(more.end(), {"--out", at(name).string()});
+    return folder_.run(more);
+  };
+  ASSERT_EQ(train("two", {"--model", "resnet20"}).code, 0);
+  const auto weights = (at("two") / "model.safetensors").string();
+  write_jpeg(at("images") / "green" / "a.jpg", plain_image(40, 48, {9, 200, 9}));
+  write_jpeg(at("images") / "green" / "b.jpg", plain_image(40, 48, {9, 190, 9}));
+  const auto three = train("three", {"--weights", weights});
+  ASSERT_EQ(three.code, 0) << three.printed;
+  EXPECT_TRUE(contains(three.printed, "is for another number of classes: it begins anew"));
+  const auto other = train("other", {"--weights", weights, "--model", "resnet32"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_TRUE(contains(other.printed, "missing: ")) << other.printed;
+}
+
 TEST_F(OwnImages, WithoutAnythingToEvaluateOnTheWayIsSaid) {
   write_images(at("images"));
   const auto outcome =

@@ -5,9 +5,14 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <adaact/io/safetensors.h>
@@ -19,6 +24,7 @@
 #include "app/tool.h"
 #include "data/image_files.h"
 #include "support/errors.h"
+#include "support/terminal.h"
 
 namespace {
 
@@ -65,11 +71,16 @@ std::istringstream status_of(pid_t id) {
   return std::istringstream(name_end == std::string::npos ? "" : text.substr(name_end + 1));
 }
 
-/// What has ended but was not waited for is gone as well.
+/// Soon: mpirun ends when it has killed a rank, not when the system is done with it. What has ended but was not waited
+/// for is gone as well.
 bool is_gone(pid_t id) {
-  std::string state = "X";
-  status_of(id) >> state;
-  return state == "X" || state == "Z";
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::string state = "X";
+    status_of(id) >> state;
+    if (state == "X" || state == "Z") return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
 }
 
 /// Of the ranks that this mpirun has started here, by rank; none where one of them was not found.
@@ -149,11 +160,11 @@ class RanksOfTool : public ::testing::Test {
 
   static Words mpirun() { return {ADAACT_MPIRUN}; }
 
-  /// The tool on so many ranks.
+  /// The command that starts the tool on so many ranks.
   static Words on(int ranks, const Words& arguments) {
     return mpirun() + Words{std::to_string(ranks)} + tool_command(arguments);
   }
-  /// On two ranks that are not told the same.
+  /// The command for two ranks that are not told the same.
   static Words on_two(const Words& first, const Words& second) {
     return mpirun() + Words{"1"} + tool_command(first) + Words{":", "-n", "1"} +
            tool_command(second);
@@ -339,22 +350,113 @@ TEST_F(RanksOfTool, OtherOptionsAreToldApartBeforeTheFirstStep) {
   EXPECT_FALSE(fs::exists(run));
 }
 
+TEST_F(RanksOfTool, OtherSettingsAreToldApartBeforeTheFirstStep) {
+  const auto run = at("run");
+  const auto train = training_of_ranks(run);
+  const auto ended = run_ranks(on_two(train + Words{"--save-best"}, train));
+  EXPECT_NE(ended.code, 0);
+  EXPECT_TRUE(contains(ended.printed,
+                       "differs in its options: it has save_best false, expected save_best true"))
+      << ended.printed;
+  const auto one_resumes = run_ranks(on_two(train + Words{"--resume"}, train));
+  EXPECT_NE(one_resumes.code, 0);
+  EXPECT_TRUE(contains(one_resumes.printed, "it has no --resume, expected --resume"))
+      << one_resumes.printed;
+  EXPECT_FALSE(fs::exists(run));
+}
+
+/// Where a program has the identity of its build, from what comes before it: the note's name and text have so many bytes,
+/// the note is of this kind, and GNU is its name.
+std::size_t place_of_build_id(const std::string& program) {
+  const std::string before("\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0", 16);
+  const auto found = program.find(before);
+  return found == std::string::npos ? found : found + before.size();
+}
+
+TEST_F(RanksOfTool, AnotherBuildOfTheSameVersionIsToldApartBeforeTheFirstStep) {
+  const auto run = at("run");
+  auto program = bytes_of(ADAACT_TOOL);
+  const auto place = place_of_build_id(program);
+  if (place == std::string::npos) GTEST_SKIP() << "the linker has given this build no identity";
+  program[place] = static_cast<char>(program[place] ^ 1);
+  const auto other = at("other_build");
+  std::ofstream(other, std::ios::binary) << program;
+  fs::permissions(other, fs::perms::owner_all);
+
+  auto command = on_two(training_of_ranks(run), training_of_ranks(run));
+  *std::find(command.rbegin(), command.rend(), std::string(ADAACT_TOOL)) = other.string();
+  const auto ended = run_ranks(command);
+  EXPECT_NE(ended.code, 0);
+  EXPECT_TRUE(contains(ended.printed, "rank 1 ("));
+  EXPECT_TRUE(contains(ended.printed, "differs in its program: it has build ")) << ended.printed;
+  EXPECT_FALSE(fs::exists(run));
+}
+
+/// The largest address space, in kilobytes, that a process has had.
+std::int64_t most_kilobytes_of(pid_t id) {
+  const auto status = bytes_of("/proc/" + std::to_string(id) + "/status");
+  const std::string name = "VmPeak:";
+  const auto at = status.find(name);
+  return at == std::string::npos ? 0 : std::stoll(status.substr(at + name.size()));
+}
+
+TEST_F(RanksOfTool, ARankThatRunsOutOfMemoryEndsAllAndSaysSo) {
+  const auto training = [this](const std::string& name, const std::string& image_size) {
+    return training_of_ranks(at(name)) +
+           Words{"--model", "mlp", "--image-size", image_size, "--epochs", "1000"};
+  };
+  std::int64_t needed_for_small_images = 0;
+  {
+    Process process(on(2, training("small", "28")), at("printed_small"));
+    wait_for_lines(process, at("small"), 6);
+    needed_for_small_images = most_kilobytes_of(processes_of(process).at(1));
+  }
+  ASSERT_GT(needed_for_small_images, 0);
+
+  // 123 MB of weights, the same of gradients and of the optimizer's state, twice and more of each on their way.
+  const auto limit = std::to_string(needed_for_small_images + 300000);
+  const auto large = training("large", "200");
+  const auto command = mpirun() + Words{"1"} + tool_command(large) + Words{":", "-n", "1", "sh"} +
+                       Words{"-c", "ulimit -v " + limit + " && exec \"$0\" \"$@\""} +
+                       tool_command(large);
+  const auto ended = run_ranks(command);
+  EXPECT_NE(ended.code, 0);
+  EXPECT_LT(ended.seconds, 30);
+  EXPECT_EQ(times_in(ended.printed, "adaact: rank "), 1) << ended.printed;
+  const std::regex line("rank 1 \\([^()]+\\): [^\n]*(can't allocate memory|std::bad_alloc)");
+  EXPECT_TRUE(std::regex_search(ended.printed, line)) << ended.printed;
+}
+
+TEST_F(RanksOfTool, OneBarIsShownOnATerminal) {
+  Terminal terminal(on(2, training_of_ranks(at("run")) + Words{"--epochs", "1"}));
+  EXPECT_EQ(terminal.wait(), 0) << terminal.shown();
+  // Whoever draws a bar draws it after the first of the ten steps, and only once.
+  EXPECT_EQ(times_in(terminal.shown(), " 10 %  loss "), 1) << terminal.shown();
+  EXPECT_EQ(times_in(terminal.shown(), "epoch  train loss"), 1) << terminal.shown();
+  EXPECT_EQ(times_in(terminal.shown(), "the model is in"), 1) << terminal.shown();
+}
+
 class RanksWithImages : public RanksOfTool {
  protected:
   /// Two classes of so many images.
-  fs::path images(const std::string& name, int count) const {
-    for (const std::string split : {"train", "val"}) {
-      for (int i = 0; i < count; ++i) {
-        const auto shade = static_cast<std::uint8_t>(10 * i);
-        const auto file = std::to_string(i) + ".jpg";
-        write_jpeg(at(name) / split / "red" / file, plain_image(20, 20, {200, shade, shade}));
-        write_jpeg(at(name) / split / "blue" / file, plain_image(20, 20, {shade, shade, 200}));
-      }
+  fs::path images(const std::string& name, int count, std::uint8_t brightness = 200) const {
+    for (int i = 0; i < count; ++i) {
+      const auto shade = static_cast<std::uint8_t>(10 * i);
+      add_image(name, "red", i, {brightness, shade, shade});
+      add_image(name, "blue", i, {shade, shade, brightness});
     }
     return at(name);
   }
 
-  /// With another folder of images on each of two ranks.
+  void add_image(const std::string& name, const std::string& of_class, int number,
+                 const std::vector<std::uint8_t>& colour) const {
+    for (const std::string split : {"train", "val"}) {
+      write_jpeg(at(name) / split / of_class / (std::to_string(number) + ".jpg"),
+                 plain_image(20, 20, colour));
+    }
+  }
+
+  /// Trains on two ranks with a folder of images for each.
   Ended train(const fs::path& of_first, const fs::path& of_second) const {
     const auto command = [&](const fs::path& images) {
       return Words{"train",
@@ -382,6 +484,28 @@ TEST_F(RanksWithImages, OtherDataAreToldApartBeforeTheFirstStep) {
   EXPECT_NE(ended.code, 0);
   EXPECT_TRUE(contains(ended.printed, "rank 1 ("));
   EXPECT_TRUE(contains(ended.printed, "differs in its data: it has train 6 images of 2 classes"));
+  EXPECT_FALSE(fs::exists(at("run")));
+}
+
+TEST_F(RanksWithImages, OtherNumbersOfClassesAreToldApartBeforeTheFirstStep) {
+  const auto two = images("two", 3);
+  const auto three = images("three", 2);
+  for (const int i : {0, 1}) add_image("three", "green", i, {0, 200, 0});
+  const auto ended = train(two, three);
+  EXPECT_NE(ended.code, 0);
+  EXPECT_TRUE(contains(ended.printed, "rank 1 ("));
+  EXPECT_TRUE(contains(ended.printed, "differs in its data: it has train 6 images of 3 classes"))
+      << ended.printed;
+  EXPECT_TRUE(contains(ended.printed, "expected train 6 images of 2 classes")) << ended.printed;
+  EXPECT_FALSE(fs::exists(at("run")));
+}
+
+TEST_F(RanksWithImages, OtherPicturesUnderTheSameNamesAreToldApartBeforeTheFirstStep) {
+  const auto ended = train(images("light", 4), images("dark", 4, /*brightness=*/100));
+  EXPECT_NE(ended.code, 0);
+  EXPECT_TRUE(contains(ended.printed, "rank 1 ("));
+  EXPECT_TRUE(contains(ended.printed, "differs in the pixels of its data: it has train 8 images"))
+      << ended.printed;
   EXPECT_FALSE(fs::exists(at("run")));
 }
 
@@ -426,6 +550,7 @@ TEST_F(RanksOfTool, TheTimeToWaitForThemIsChecked) {
 }
 
 TEST_F(RanksOfTool, BatchNormalisationOverAllOfThemIsThatOfOneProcess) {
+  // A small rate, as in training_of_ranks(). With each rank's own statistics the difference is 0.04.
   const auto command = [](const fs::path& out) {
     return Words{"train",
                  "--out",
@@ -442,6 +567,8 @@ TEST_F(RanksOfTool, BatchNormalisationOverAllOfThemIsThatOfOneProcess) {
                  "8",
                  "--epochs",
                  "1",
+                 "--lr",
+                 "0.001",
                  "--threads",
                  "1",
                  "--quiet",
@@ -451,7 +578,7 @@ TEST_F(RanksOfTool, BatchNormalisationOverAllOfThemIsThatOfOneProcess) {
   ASSERT_EQ(one.code, 0) << one.printed;
   const auto two = run_ranks(on(2, command(at("two"))));
   ASSERT_EQ(two.code, 0) << two.printed;
-  EXPECT_LT(largest_difference(at("two"), at("one")), 2e-3);
+  EXPECT_LT(largest_difference(at("two"), at("one")), 1e-4);
 }
 
 }  // namespace

@@ -242,11 +242,11 @@ std::vector<torch::Tensor> passed(bool bf16) {
     const auto images = torch::randn({16, 3, 32, 32}, torch::kCUDA);
     const auto labels = torch::randint(10, {16}, kLabels);
     const auto pass =
-        adaact::training_pass(*model, images, labels, /*images_of_step=*/32, settings);
+        adaact::training_pass(*model, images, {labels}, /*images_of_step=*/32, settings);
     EXPECT_FALSE(pass.loss.requires_grad());
     EXPECT_FALSE(pass.logits.requires_grad());
     results.push_back(pass.loss);
-    results.push_back(pass.correct(labels));
+    results.push_back(pass.correct({labels}));
   }
   for (const auto& parameter : model->parameters()) results.push_back(parameter.grad());
   return results;

@@ -60,6 +60,8 @@ LoaderOptions loader_options(const DeviceBatches::Options& options) {
   result.drop_last = options.drop_last;
   result.workers = 0;
   result.seed = options.seed;
+  result.part = options.part;
+  result.parts = options.parts;
   result.layout =
       options.channels_last ? adaact::ImageLayout::ChannelsLast : adaact::ImageLayout::Planes;
   result.augment = options.augment;
@@ -193,6 +195,23 @@ TEST_F(DeviceBatchesCuda, CanStartAnywhere) {
   DeviceBatches batches(*data, options, torch::kCUDA);
   Loader loader(data, loader_options(options));
   for (const std::int64_t first : {7, 0, 10, 1, 11}) expect_same_epoch(batches, loader, 2, first);
+}
+
+TEST_F(DeviceBatchesCuda, PartsAreTheLoaders) {
+  const auto data = random_data({3, 8, 8}, 103);  // the last batch has 7 images
+  for (const std::int64_t parts : {2, 3, 7, 20}) {
+    for (std::int64_t part = 0; part < parts; ++part) {
+      SCOPED_TRACE(c10::str("part ", part, " of ", parts));
+      auto options = training_options();
+      options.part = part;
+      options.parts = parts;
+      DeviceBatches batches(*data, options, torch::kCUDA);
+      EXPECT_EQ(batches.whole_batch_size(6), 7);
+      Loader loader(data, loader_options(options));
+      expect_same_epoch(batches, loader, 0);
+      expect_same_epoch(batches, loader, 1, 5);
+    }
+  }
 }
 
 TEST_F(DeviceBatchesCuda, EpochNumbersUseAllTheirBits) {
@@ -481,6 +500,10 @@ TEST_F(DeviceBatchesCuda, BadOptionsSayWhatWasExpected) {
   options = training_options();
   options.augment.crop_padding = -1;
   EXPECT_TRUE(contains(error(options), "crop_padding is -1"));
+  options = training_options();
+  options.mix.mixup_alpha = 0.5;
+  EXPECT_TRUE(
+      contains(error(options), "expected no more than crops of the padded image and flips"));
   EXPECT_TRUE(contains(error_of([&] { DeviceBatches(*data, training_options(), torch::kCPU); }),
                        "device is cpu, expected a CUDA device"));
   const auto wide = random_data({5, 2, 2}, 10);

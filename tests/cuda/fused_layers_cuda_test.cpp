@@ -21,6 +21,7 @@
 #include "layers/plain_layers.h"
 #include "layers/shortened.h"
 #include "models/layers.h"
+#include "support/drawn_layers.h"
 #include "train/step/autocast.h"
 
 namespace {
@@ -283,60 +284,9 @@ TEST_F(FusedLayersCuda, ChannelsOfALargerTensorAreRead) {
   }
 }
 
-/// (L(θ + hv) − L(θ − hv)) / 2h against ⟨gradient, v⟩ for a drawn direction v.
-void expect_slope(const std::function<torch::Tensor()>& loss, const Tensors& leaves) {
-  for (const auto& leaf : leaves) leaf.mutable_grad() = torch::Tensor();
-  loss().backward();
-  Tensors directions;
-  double slope = 0.0;
-  for (const auto& leaf : leaves) {
-    directions.push_back(torch::randn_like(leaf));
-    slope += (leaf.grad() * directions.back()).sum().item<double>();
-  }
-  constexpr double kStep = 1e-7;
-  const auto moved = [&](double by) {
-    const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].add_(directions[i], by);
-    const auto value = loss().item<double>();
-    for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].sub_(directions[i], by);
-    return value;
-  };
-  const auto difference = (moved(kStep) - moved(-kStep)) / (2 * kStep);
-  EXPECT_NEAR(difference, slope, 1e-5 * (1.0 + std::abs(slope)));
-}
-
-TEST_F(FusedLayersCuda, GradientsAreCentralDifferences) {
-  for (int i = 0; i < 20; ++i) {
-    const NormCase of{draw(2, 5), draw(1, 20), draw(1, 6), draw(1, 6), toss(), toss(), true};
-    SCOPED_TRACE(describe(of));
-    auto inputs = inputs_of(of);
-    expect_slope(
-        [&] {
-          const auto outputs = run(inputs, of);
-          return (outputs[0] * inputs.weights[0] + outputs[1] * inputs.weights[1]).sum();
-        },
-        inputs.leaves);
-  }
-  for (int i = 0; i < 20; ++i) {
-    const auto channels = draw(2, 48);
-    torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({channels}));
-    norm->to(torch::kCUDA, torch::kFloat64);
-    const auto x = torch::randn({3, draw(1, 5), channels}, kDouble).requires_grad_();
-    const auto branch = torch::randn_like(x).requires_grad_();
-    const auto branch_bias = torch::randn({channels}, kDouble).requires_grad_();
-    const auto weight = torch::randn_like(x);
-    expect_slope(
-        [&] {
-          const auto y = adaact::add_layer_norm(norm, {x, {}}, {branch, branch_bias});
-          return (y.output * weight + y.stream.sum().sin()).sum();
-        },
-        {x, branch, branch_bias, norm->weight, norm->bias});
-    torch::nn::Linear layer(channels, channels + 1);
-    layer->to(torch::kCUDA, torch::kFloat64);
-    const auto of_output = torch::randn({3, x.size(1), channels + 1}, kDouble);
-    expect_slope([&] { return (adaact::linear_gelu(layer, x) * of_output).sum(); },
-                 {x, layer->weight, layer->bias});
-  }
+TEST_F(FusedLayersCuda, GradientsAreCentralDifferencesForDrawnShapes) {
+  adaact::testing::LayerDrawer drawer(torch::kCUDA);
+  for (const auto& layer : drawer.of_every_kind(40)) expect_slope(layer, drawer);
 }
 
 TEST_F(FusedLayersCuda, GradientsCanBeDifferentiatedOnceMore) {

@@ -194,8 +194,8 @@ struct AdaActCase {
       expected.push_back(expectation("v", v, moments.ema));
       v_hat = unbiased(moments, p.beta2);
     }
-    adaact_update_reference(new_theta, new_m, matrix(g), adaact_denominator(v_hat, p.power, p.eps),
-                            step);
+    adaact_update_anywhere(new_theta, new_m, matrix(g), adaact_denominator(v_hat, p.power, p.eps),
+                           step);
     expected.push_back(expectation("theta", theta, new_theta));
     expected.push_back(expectation("m", m, new_m));
     return expected;

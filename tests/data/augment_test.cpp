@@ -163,6 +163,29 @@ TEST(Augment, BadOptionsSayWhatWasExpected) {
   EXPECT_TRUE(contains(error(normalization_for(1), {}), "1 means and 1 standard deviations"));
   EXPECT_TRUE(contains(error(normalization_for(3), {-1, 0}), "crop_padding is -1"));
   EXPECT_TRUE(contains(error(normalization_for(3), {4, 1.5}), "flip_probability is 1.5"));
+  AugmentOptions options;
+  options.erase_probability = -0.5;
+  EXPECT_TRUE(contains(error(normalization_for(3), options), "erase_probability is -0.5"));
+  options = {};
+  options.resized_crop = {0.5, 0.25, 1.0, 1.0};
+  EXPECT_TRUE(contains(error(normalization_for(3), options), "shares from 0.5 to 0.25, expected"));
+  options.resized_crop = {0.5, 1.0, 0.0, 1.0};
+  EXPECT_TRUE(contains(error(normalization_for(3), options), "ratios from 0 to 1, expected"));
+  options.resized_crop = {0.5, 1.0, 1.0, 1e308};
+  EXPECT_TRUE(contains(error(normalization_for(3), options),
+                       "ratios from 1 to 1e+308, expected ascending ones from 0.001 to 1000"));
+  options = {};
+  options.rand_augment = {-1, 0.5, 7.0, 0.5};
+  EXPECT_TRUE(contains(error(normalization_for(3), options), "does -1 operations, expected 0 to"));
+  options.rand_augment = {2, 0.5, 11.0, 0.5};
+  EXPECT_TRUE(contains(error(normalization_for(3), options), "magnitude is 11, expected [0, 10]"));
+  options.rand_augment = {2, 0.5, 7.0, -1.0};
+  EXPECT_TRUE(contains(error(normalization_for(3), options), "magnitude_std is -1, expected >= 0"));
+  options.rand_augment.emplace();
+  EXPECT_TRUE(contains(error_of([&] {
+                         Augmenter({1, 4, 4}, normalization_for(1), options);
+                       }),
+                       "rand_augment is for images of 3 channels, these have 1"));
   auto flat = normalization_for(3);
   flat.std[1] = 0;
   EXPECT_TRUE(contains(error(flat, {}), "std of channel 1 is 0, expected > 0"));

@@ -26,6 +26,32 @@ TEST(Datasets, AnUnknownNameListsTheKnown) {
                        "image-folder, mnist, synthetic"));
 }
 
+TEST(Datasets, APartOfAnImageIsScaledToTheSizeOfAll) {
+  SyntheticOptions options;
+  options.shape = {2, 8, 6};
+  options.size = 3;
+  const auto data = make_synthetic(options);
+  std::vector<std::uint8_t> pixels(2 * 8 * 6);
+  data->read_part(
+      1,
+      [](std::int64_t height, std::int64_t width) {
+        EXPECT_EQ(height, 8);
+        EXPECT_EQ(width, 6);
+        return adaact::ImagePart{{3, 2, 1, 1}, adaact::ResampleFilter::Bicubic, false};
+      },
+      pixels.data());
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    EXPECT_EQ(pixels[i],
+              data->images()[1][static_cast<std::int64_t>(i / 48)][3][2].item<std::uint8_t>());
+  }
+  const auto all = [](std::int64_t height, std::int64_t width) {
+    return adaact::ImagePart{{0, 0, height, width}, adaact::ResampleFilter::Bilinear, true};
+  };
+  data->read_part(2, all, pixels.data());
+  const auto part = torch::from_blob(pixels.data(), {2, 8, 6}, torch::kByte);
+  EXPECT_TRUE(torch::equal(part, data->images()[2].flip({2})));
+}
+
 TEST(Datasets, BadOptionsSayWhatWasExpected) {
   const auto error = [](const char* name, const DatasetOptions& options) {
     return error_of([&] { open_dataset(name, options); });
@@ -72,6 +98,8 @@ TEST(Datasets, AreToldByTheirFiles) {
   EXPECT_EQ(told_by("cifar-100-binary/train.bin"), "cifar100");
   EXPECT_EQ(told_by("cat/1.jpg"), "image-folder");
   EXPECT_EQ(told_by("train/cat/1.jpg"), "image-folder");
+  EXPECT_EQ(told_by("train/000000.tar"), "image-folder");
+  EXPECT_EQ(told_by("000000.tar"), "image-folder");
   EXPECT_EQ(told_by("1.jpg"), "");
   EXPECT_EQ(told_by(".git/1.jpg"), "");
   EXPECT_EQ(adaact::dataset_in("/nowhere"), "");

@@ -28,6 +28,25 @@ TEST(DeviceBatches, TakesTheOptionsOfALoader) {
   EXPECT_TRUE(options.channels_last);
 }
 
+TEST(DeviceBatches, KnowsCropsAndFlipsAndNoMore) {
+  const auto training = adaact::LoaderOptions::training();
+  EXPECT_TRUE(DeviceBatches::knows(training));
+  EXPECT_TRUE(DeviceBatches::knows(adaact::LoaderOptions::evaluation()));
+  auto loader = training;
+  loader.augment.resized_crop.emplace();
+  EXPECT_FALSE(DeviceBatches::knows(loader));
+  loader = training;
+  loader.augment.rand_augment.emplace();
+  EXPECT_FALSE(DeviceBatches::knows(loader));
+  loader = training;
+  loader.augment.erase_probability = 0.1;
+  EXPECT_FALSE(DeviceBatches::knows(loader));
+  loader = training;
+  loader.mix.cutmix_alpha = 1.0;
+  EXPECT_FALSE(DeviceBatches::knows(loader));
+  EXPECT_EQ(DeviceBatches::Options::of(loader, false).mix.cutmix_alpha, 1.0);
+}
+
 TEST(DeviceBatches, SaysThatItNeedsCuda) {
   const auto data = adaact::make_synthetic({});
   EXPECT_TRUE(contains(error_of([&] { DeviceBatches(*data, {}, torch::kCPU); }), "CUDA"));

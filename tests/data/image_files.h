@@ -57,6 +57,9 @@ struct JpegKind {
   J_COLOR_SPACE given = JCS_RGB;
   bool adobe_marker = false;
   bool progressive = false;
+  int columns_of_colour = 2;  // pixels that share a colour, of a colour image
+  int rows_of_colour = 2;
+  int quality = 100;
 };
 
 inline void write_jpeg(const std::filesystem::path& path, const RawImage& image,
@@ -72,7 +75,11 @@ inline void write_jpeg(const std::filesystem::path& path, const RawImage& image,
   info.input_components = image.channels;
   info.in_color_space = kind.given;
   jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 100, TRUE);
+  jpeg_set_quality(&info, kind.quality, TRUE);
+  if (kind.given == JCS_RGB) {
+    info.comp_info[0].h_samp_factor = kind.columns_of_colour;
+    info.comp_info[0].v_samp_factor = kind.rows_of_colour;
+  }
   if (kind.given == JCS_CMYK) info.write_Adobe_marker = kind.adobe_marker ? TRUE : FALSE;
   if (kind.progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);

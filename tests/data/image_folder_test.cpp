@@ -139,6 +139,13 @@ TEST_F(Folder, WrongFoldersAreErrors) {
   EXPECT_TRUE(contains(error(options()), "there is no folder " + (root() / "train").string()));
 }
 
+TEST_F(Folder, ImagesOfNoClassBesideOtherClassesAreAnError) {
+  write_classes("val");
+  write_png(root() / "train" / "a.png", plain_image(2, 2, {1, 1, 1}));
+  EXPECT_TRUE(contains(error(options()),
+                       (root() / "train").string() + " has images, expected a folder of them"));
+}
+
 TEST_F(Folder, FoldersBelowAClassBelongToIt) {
   write_classes("train");
   write_png(root() / "train" / "cat" / "a" / "deep" / "x.PNG", plain_image(8, 8, {1, 1, 1}));
@@ -310,6 +317,15 @@ TEST_F(Folder, ImagesAreDecodedOnce) {
   EXPECT_EQ(dataset.pixels(1), nullptr);
 }
 
+/// Where resized crops are read they would never be asked for.
+TEST_F(Folder, ACheckKeepsNoPixels) {
+  write_classes("train");
+  auto skipping = options();
+  skipping.skip_bad_images = true;
+  const ImageFolder dataset(skipping);
+  for (std::int64_t i = 0; i < dataset.size(); ++i) EXPECT_EQ(dataset.pixels(i), nullptr);
+}
+
 /// Whatever a picture is, it is read, or left out with a line that names it.
 TEST_F(Folder, OddPicturesAreReadAndHostileOnesAreNamed) {
   const auto odd = root() / "train" / "odd";
@@ -396,6 +412,24 @@ TEST_F(Folder, BadImagesCanBeSkipped) {
   EXPECT_TRUE(contains(warnings.messages[2], "2 of 4 images are left out"));
 }
 
+TEST_F(Folder, PartsAreThoseOfTheFilesThemselves) {
+  const auto raw = varied_image(20, 31, 3);
+  write_png(root() / "train" / "a" / "1.png", raw);
+  const ImageFolder dataset(options());
+  std::vector<std::uint8_t> pixels(3 * 6 * 6);
+  const auto choose = [](std::int64_t height, std::int64_t width) {
+    EXPECT_EQ(height, 20);
+    EXPECT_EQ(width, 31);
+    return adaact::ImagePart{{7, 5, 6, 6}, adaact::ResampleFilter::Bicubic, true};
+  };
+  dataset.read_part(0, choose, pixels.data());
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const auto row = 7 + i / 6 % 6;
+    const auto column = 5 + (5 - i % 6);
+    EXPECT_EQ(pixels[i], raw.samples[(row * 31 + column) * 3 + i / 36]);
+  }
+}
+
 TEST_F(Folder, ANameThatIsNotUtf8IsAnError) {
   write_classes("train");
   std::filesystem::create_directories(root() / "train" / "caf\xe9");
@@ -410,6 +444,24 @@ TEST_F(Folder, AClassOfBadImagesIsAnError) {
   const WarningCapture warnings;
   EXPECT_TRUE(contains(error(skipping), (root() / "train" / "cat").string() +
                                             " is an empty class: none of its images"));
+}
+
+TEST_F(Folder, AGiganticPictureIsLeftOutAndOneOfASinglePixelIsNot) {
+  write_classes("train");
+  const auto cat = root() / "train" / "cat";
+  // All of it is there, one bit a pixel.
+  write_png(cat / "gigantic.png", {20'000, 20'000, 1, Bytes(std::size_t{20'000} * 2'500)},
+            {PNG_COLOR_TYPE_GRAY, 1, false, {}});
+  write_png(cat / "pixel.png", plain_image(1, 1, {1, 2, 3}));
+  auto skipping = options();
+  skipping.skip_bad_images = true;
+  const WarningCapture warnings;
+  const ImageFolder dataset(skipping);
+  EXPECT_EQ(dataset.size(), 4);
+  ASSERT_EQ(warnings.messages.size(), 2U);
+  EXPECT_TRUE(contains(warnings.messages[0], (cat / "gigantic.png").string() +
+                                                 " has 20000x20000 pixels, expected 1 to "));
+  EXPECT_EQ(dataset.path(1), cat / "pixel.png");
 }
 
 }  // namespace

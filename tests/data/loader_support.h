@@ -44,6 +44,11 @@ inline void expect_same(const LoadedBatch& actual, const LoadedBatch& expected) 
   EXPECT_TRUE(bit_identical(actual.images, expected.images));
   EXPECT_TRUE(bit_identical(actual.labels, expected.labels));
   EXPECT_TRUE(bit_identical(actual.samples, expected.samples));
+  EXPECT_EQ(actual.own_share, expected.own_share);
+  ASSERT_EQ(actual.partner_labels.defined(), expected.partner_labels.defined());
+  if (actual.partner_labels.defined()) {
+    EXPECT_TRUE(bit_identical(actual.partner_labels, expected.partner_labels));
+  }
 }
 
 }  // namespace adaact::testing

@@ -264,6 +264,11 @@ TEST(Loader, BadUseSaysWhatWasExpected) {
   options.parts = 0;
   EXPECT_TRUE(contains(error(options), "parts is 0, expected > 0"));
   options = small_options(1);
+  options.mix.mixup_alpha = -0.5;
+  EXPECT_TRUE(contains(error(options), "alpha of mixup or cutmix is -0.5, expected 0 or >= 0.001"));
+  options.mix = {0.0, 1e-320};
+  EXPECT_TRUE(contains(error(options), "alpha of mixup or cutmix is 9.99989e-321, expected 0 or"));
+  options = small_options(1);
   options.drop_last = true;
   options.batch_size = 104;
   EXPECT_TRUE(contains(error(options), "nothing remains of 103 samples; batch_size is 104"));

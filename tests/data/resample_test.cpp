@@ -11,7 +11,10 @@
 
 namespace {
 
+using adaact::PixelView;
+using adaact::ResampleFilter;
 using adaact::resize_and_crop;
+using adaact::resize_image;
 using adaact::RgbImage;
 using adaact::testing::contains;
 using adaact::testing::error_of;
@@ -32,35 +35,56 @@ std::vector<std::uint8_t> resized(const RgbImage& image, std::int64_t resize, st
   return planes;
 }
 
-double triangle(std::int64_t in, double centre, double reach) {
-  return std::max(0.0, 1.0 - std::abs(static_cast<double>(in) + 0.5 - centre) / reach);
+/// The filters: a triangle, and the cubic convolution with a = -½.
+double weight_at(ResampleFilter filter, double x) {
+  x = std::abs(x);
+  if (filter == ResampleFilter::Bilinear) return std::max(0.0, 1.0 - x);
+  if (x < 1.0) return (1.5 * x - 2.5) * x * x + 1.0;
+  return x < 2.0 ? ((x - 5.0) * x + 8.0) * x * -0.5 + 2.0 : 0.0;
 }
 
-/// The definition: a weighted mean over the whole input for every output pixel, in double.
-double reference(const RgbImage& image, std::int64_t resize, std::int64_t crop, std::int64_t c,
-                 std::int64_t y, std::int64_t x) {
-  const auto shorter = std::min(image.height, image.width);
-  const auto height = resize * image.height / shorter;
-  const auto width = resize * image.width / shorter;
-  const auto scale_y = static_cast<double>(image.height) / static_cast<double>(height);
-  const auto scale_x = static_cast<double>(image.width) / static_cast<double>(width);
-  const auto centre_y =
-      (static_cast<double>(y) + std::nearbyint(static_cast<double>(height - crop) / 2) + 0.5) *
-      scale_y;
-  const auto centre_x =
-      (static_cast<double>(x) + std::nearbyint(static_cast<double>(width - crop) / 2) + 0.5) *
-      scale_x;
-  double sum = 0;
-  double weights = 0;
-  for (std::int64_t i = 0; i < image.height; ++i) {
-    for (std::int64_t j = 0; j < image.width; ++j) {
-      const auto weight = triangle(i, centre_y, std::max(1.0, scale_y)) *
-                          triangle(j, centre_x, std::max(1.0, scale_x));
-      sum += weight * image.pixels[static_cast<std::size_t>((i * image.width + j) * 3 + c)];
-      weights += weight;
+/// The definition along one axis: for output `i` of `out` the weighted mean of all of `in`, with weights of 22 bits
+/// behind the point, rounded.
+std::uint8_t scaled(const std::vector<std::uint8_t>& in, std::int64_t out, std::int64_t i,
+                    ResampleFilter filter) {
+  const auto scale = static_cast<double>(in.size()) / static_cast<double>(out);
+  const auto centre = (static_cast<double>(i) + 0.5) * scale;
+  const auto weight = [&](std::size_t j) {
+    return weight_at(filter, (static_cast<double>(j) + 0.5 - centre) / std::max(1.0, scale));
+  };
+  double weights = 0.0;
+  for (std::size_t j = 0; j < in.size(); ++j) weights += weight(j);
+  std::int64_t sum = std::int64_t{1} << 21;
+  for (std::size_t j = 0; j < in.size(); ++j) {
+    sum += std::llround(weight(j) / weights * (1 << 22)) * in[j];
+  }
+  return static_cast<std::uint8_t>(std::clamp<std::int64_t>(sum >> 22, 0, 255));
+}
+
+/// All of the image, columns first, as planes (3, height, width).
+std::vector<std::uint8_t> reference(const RgbImage& image, std::int64_t height, std::int64_t width,
+                                    ResampleFilter filter) {
+  std::vector<std::uint8_t> planes;
+  for (std::size_t c = 0; c < 3; ++c) {
+    std::vector<std::vector<std::uint8_t>> columns(static_cast<std::size_t>(width));
+    for (std::int64_t y = 0; y < image.height; ++y) {
+      std::vector<std::uint8_t> row;
+      for (std::int64_t x = 0; x < image.width; ++x) {
+        row.push_back(image.pixels[static_cast<std::size_t>((y * image.width + x) * 3) + c]);
+      }
+      for (std::int64_t x = 0; x < width; ++x) {
+        columns[static_cast<std::size_t>(x)].push_back(scaled(row, width, x, filter));
+      }
+    }
+    for (std::int64_t y = 0; y < height; ++y) {
+      for (const auto& column : columns) planes.push_back(scaled(column, height, y, filter));
     }
   }
-  return sum / weights;
+  return planes;
+}
+
+std::int64_t even_half(std::int64_t number) {
+  return std::llrint(static_cast<double>(number) / 2.0);
 }
 
 TEST(Resample, EqualsItsDefinition) {
@@ -69,21 +93,72 @@ TEST(Resample, EqualsItsDefinition) {
   };
   for (const auto& [height, width, resize, crop] :
        {Case{20, 31, 8, 8}, Case{31, 20, 9, 6}, Case{5, 7, 16, 12}, Case{40, 12, 12, 11},
-        Case{1, 1, 4, 4}, Case{3, 50, 7, 7}, Case{13, 13, 12, 1}}) {
+        Case{1, 1, 4, 4}, Case{3, 50, 7, 7}, Case{13, 13, 12, 1}, Case{1, 300, 5, 3}}) {
     const auto image = varied(height, width);
     const auto planes = resized(image, resize, crop);
+    const auto shorter = std::min(height, width);
+    const auto whole_height = resize * height / shorter;
+    const auto whole_width = resize * width / shorter;
+    const auto whole = reference(image, whole_height, whole_width, ResampleFilter::Bilinear);
+    const auto top = even_half(whole_height - crop);
+    const auto left = even_half(whole_width - crop);
     for (std::int64_t c = 0; c < 3; ++c) {
       for (std::int64_t y = 0; y < crop; ++y) {
         for (std::int64_t x = 0; x < crop; ++x) {
-          const auto actual = planes[static_cast<std::size_t>((c * crop + y) * crop + x)];
-          // Half a level is the rounding.
-          ASSERT_NEAR(actual, reference(image, resize, crop, c, y, x), 0.501)
+          ASSERT_EQ(planes[static_cast<std::size_t>((c * crop + y) * crop + x)],
+                    whole[static_cast<std::size_t>((c * whole_height + top + y) * whole_width +
+                                                   left + x)])
               << height << 'x' << width << " to " << resize << ", " << crop << " at " << c << ' '
               << y << ' ' << x;
         }
       }
     }
   }
+}
+
+TEST(Resample, AnySizeBecomesAnyOther) {
+  struct Case {
+    std::int64_t height, width, new_height, new_width;
+  };
+  for (const auto filter : {ResampleFilter::Bilinear, ResampleFilter::Bicubic}) {
+    for (const auto& [height, width, new_height, new_width] :
+         {Case{20, 31, 8, 9}, Case{5, 7, 16, 11}, Case{1, 1, 6, 6}, Case{300, 1, 7, 7},
+          Case{1, 300, 7, 7}, Case{300, 2, 1, 1}, Case{16, 16, 16, 16}, Case{33, 47, 17, 80}}) {
+      const auto image = varied(height, width);
+      const auto expected = reference(image, new_height, new_width, filter);
+      std::vector<std::uint8_t> planes(expected.size());
+      resize_image({image.pixels.data(), height, width, 3}, filter, /*mirrored=*/false, new_height,
+                   new_width, planes.data());
+      EXPECT_EQ(planes, expected) << height << 'x' << width;
+    }
+  }
+}
+
+TEST(Resample, MirroredIsMirrored) {
+  const auto image = varied(19, 23);
+  constexpr std::int64_t kSide = 11;
+  std::vector<std::uint8_t> planes(3 * kSide * kSide);
+  auto mirrored = planes;
+  const PixelView view{image.pixels.data(), 19, 23, 3};
+  resize_image(view, ResampleFilter::Bicubic, false, kSide, kSide, planes.data());
+  resize_image(view, ResampleFilter::Bicubic, true, kSide, kSide, mirrored.data());
+  for (std::size_t row = 0; row < planes.size(); row += kSide) {
+    std::reverse(planes.begin() + static_cast<std::ptrdiff_t>(row),
+                 planes.begin() + static_cast<std::ptrdiff_t>(row + kSide));
+  }
+  EXPECT_EQ(planes, mirrored);
+}
+
+TEST(Resample, APlaneIsScaledAsAColourIs) {
+  const auto image = varied(21, 17);
+  std::vector<std::uint8_t> green;
+  for (std::size_t i = 1; i < image.pixels.size(); i += 3) green.push_back(image.pixels[i]);
+  std::vector<std::uint8_t> planes(3 * 8 * 8);
+  std::vector<std::uint8_t> plane(8 * 8);
+  resize_image({image.pixels.data(), 21, 17, 3}, ResampleFilter::Bicubic, false, 8, 8,
+               planes.data());
+  resize_image({green.data(), 21, 17, 1}, ResampleFilter::Bicubic, false, 8, 8, plane.data());
+  EXPECT_EQ(plane, std::vector<std::uint8_t>(planes.begin() + 64, planes.begin() + 128));
 }
 
 TEST(Resample, TheSameSizeIsACentreCrop) {

@@ -239,6 +239,12 @@ TEST_F(CarryOutTest, WhatCannotBeDoneIsRefusedBeforeAnyWork) {
   options_.machine.data_dirs["cifar10"] = at("nowhere").string();
   EXPECT_TRUE(contains(error_of([&] { carry_out_here(plan); }), "nowhere"));
   EXPECT_TRUE(progress_.empty());
+  plan.runs.pop_back();
+  plan.wanted_data = "a thousand classes";
+  plan.wanted_classes = 1000;
+  EXPECT_TRUE(contains(error_of([&] { carry_out_here(plan); }),
+                       "has 10 classes, expected 1000: a thousand classes"));
+  EXPECT_TRUE(progress_.empty());
   plan.obstacle = "there is no time";
   EXPECT_TRUE(contains(error_of([&] { carry_out_here(plan); }),
                        "this cannot be carried out: there is no time"));

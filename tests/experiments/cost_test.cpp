@@ -25,11 +25,25 @@ TEST(Cost, IsThatOfTheSteps) {
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 2 min");
 }
 
+TEST(Cost, OfSamIsThatOfTwoPassesAStep) {
+  auto plan = plan_of("adaact", "resnet20");
+  const auto of_one = estimate_cost(plan, CostOn::Gpu).seconds;
+  plan.runs.front().config.optimizer = "sam";
+  EXPECT_DOUBLE_EQ(estimate_cost(plan, CostOn::Gpu).seconds, 2.0 * of_one);
+}
+
 TEST(Cost, OfMatrixProductsIsHigher) {
   EXPECT_EQ(cost_text(estimate_cost(plan_of("kfac", "resnet20"), CostOn::Gpu)), "about 8 min");
   auto plan = plan_of("adaact", "resnet20");
   plan.runs.front().config.optimizer_options = R"({"covariance": "full"})";
   EXPECT_EQ(cost_text(estimate_cost(plan, CostOn::Gpu)), "about 9 min");
+}
+
+TEST(Cost, OfSmallerImagesIsSmaller) {
+  auto plan = plan_of("adaact", "resnet50");
+  const auto whole = estimate_cost(plan, CostOn::Gpu).seconds;
+  plan.runs.front().config.image_size = 112;
+  EXPECT_DOUBLE_EQ(estimate_cost(plan, CostOn::Gpu).seconds, whole / 4.0);
 }
 
 TEST(Cost, SaysWhereItDoesNotKnow) {

@@ -1,6 +1,8 @@
 #include "experiments/page/curves.h"
 
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -113,24 +115,55 @@ TEST(RunSeries, AsJsonTellsOfDivergence) {
   EXPECT_TRUE(adaact::accuracy_json(all[0]).at("diverged").empty());
 }
 
-TEST(RunSeries, TakesTheMedianOfSeconds) {
+TEST(RunSeries, TakesTheSecondsOfTheFastestRun) {
   std::vector<adaact::RunHistory> histories(3, history_with({0.2, 0.6}));
-  histories[0].epochs[1].seconds = 10.0;
-  histories[1].epochs[1].seconds = 11.0;
+  histories[0].epochs[1].seconds = 11.0;
+  histories[1].epochs[1].seconds = 10.0;
   histories[2].epochs[1].seconds = 60.0;  // it shared its machine
-  const auto mean = adaact::mean_over_seeds({&histories[0], &histories[1], &histories[2]});
-  ASSERT_EQ(mean.epochs.size(), 2U);
-  EXPECT_DOUBLE_EQ(mean.epochs[1].seconds, 11.0);
-  EXPECT_DOUBLE_EQ(mean.epochs[1].test.top1, 0.6);
-  EXPECT_TRUE(adaact::mean_over_seeds({}).epochs.empty());
+  auto ended = ended_after({0.3});
+  ended.epochs[0].seconds = 1.0;
+  const std::vector<const adaact::RunHistory*> runs{&histories[0], &histories[1], &histories[2],
+                                                    &ended};
+  EXPECT_EQ(adaact::fastest_of(runs), &histories[1]);
+  EXPECT_EQ(adaact::fastest_seconds(runs), (std::vector<double>{0.0, 10.0}));
+  EXPECT_EQ(adaact::fastest_of({&ended}), nullptr) << "it would have taken longer";
+  EXPECT_TRUE(adaact::fastest_seconds({}).empty());
 }
 
-TEST(RunSeries, ItsCurveGoesAsFarAsAllSeedsCame) {
+TEST(RunSeries, ItsCurveGoesAsFarAsAllRunsCame) {
   const auto whole = history_with({0.5, 0.6, 0.7});
-  const auto ended = history_with({0.3});
-  const auto mean = adaact::mean_over_seeds({&whole, &ended});
-  ASSERT_EQ(mean.epochs.size(), 1U) << "the others alone would leap up";
-  EXPECT_DOUBLE_EQ(mean.epochs[0].test.top1, 0.4);
+  const auto shorter = history_with({0.3});
+  const auto means = adaact::mean_test_accuracies({&whole, &shorter});
+  ASSERT_EQ(means.size(), 1U) << "the others alone would leap up";
+  EXPECT_DOUBLE_EQ(means[0].mean, 0.4);
+  EXPECT_DOUBLE_EQ(means[0].standard_error, 0.1);
+}
+
+TEST(RunSeries, HasABandWhereThereAreSeveralRuns) {
+  auto found = two_seeds();
+  add_run(found, "AdaAct", history_with({0.5}));
+  add_run(found, "SGD", history_with({0.4}));
+  add_run(found, "SGD", history_with({0.6}));
+  const auto all = series_of(found);
+  EXPECT_FALSE(accuracy_plot(all, ImageSet::Test).series[0].has_band());
+  EXPECT_DOUBLE_EQ(accuracy_plot(all, ImageSet::Test).series[1].points[0].error, 10.0);
+  EXPECT_DOUBLE_EQ(adaact::accuracy_by_seconds_plot(all).series[1].points[0].error, 10.0);
+}
+
+TEST(RunSeries, ASeedThatWasTrainedTwiceIsOneSeedAndTwoRuns) {
+  auto found = two_seeds();
+  add_run(found, "SGD", history_with({0.4}));
+  add_run(found, "SGD", history_with({0.6}));
+  for (auto& run : found.runs) {
+    if (run.history) run.history->config.seed = 1;
+  }
+  const auto all = series_of(found);
+  const auto& series = all[1];
+  EXPECT_EQ(adaact::count_text(series.runs), "2 runs of 1 seed");
+  const auto over_seeds = adaact::final_over_seeds(series);
+  EXPECT_EQ(over_seeds.seeds, 1U) << "how far seeds differ is not known";
+  EXPECT_DOUBLE_EQ(over_seeds.mean, 0.5);
+  EXPECT_DOUBLE_EQ(over_seeds.standard_error, 0.1);
 }
 
 TEST(RunSeries, BeginsWithATenthOfItsEpochs) {
@@ -142,9 +175,15 @@ TEST(RunSeries, BeginsWithATenthOfItsEpochs) {
   EXPECT_DOUBLE_EQ(early_top1(series_of(found)[1]), 0.3);
 }
 
+adaact::OverSeeds over_seeds(const std::vector<double>& values) {
+  if (values.empty()) return {kNaN, kNaN, 0, 0};
+  const auto [mean, error] = adaact::mean_and_error(values);
+  return {mean, error, values.size(), values.size()};
+}
+
 adaact::Judgement judgement_on(const std::vector<double>& higher,
                                const std::vector<double>& lower) {
-  return adaact::judge({{"one and other", adaact::over_seeds(higher) - adaact::over_seeds(lower)}});
+  return adaact::judge({{"one and other", over_seeds(higher) - over_seeds(lower)}});
 }
 
 TEST(Judgement, NeedsThreeSeedsOnBothSides) {
@@ -176,6 +215,31 @@ TEST(Judgement, OfSeveralLeadsIsTheWeakest) {
   EXPECT_EQ(adaact::judge({lead(0.1), lead(0.2)}).verdict, Verdict::Agrees);
   EXPECT_EQ(adaact::judge({lead(0.1), lead(0.01)}).verdict, Verdict::Open);
   EXPECT_EQ(adaact::judge({lead(0.01), lead(-0.1)}).verdict, Verdict::Disagrees);
+}
+
+/// The verdict on runs of these seeds where three were planned.
+adaact::Finding judged_with(const std::vector<std::uint64_t>& seeds) {
+  adaact::ExperimentForm form;
+  form.seeds = {0, 1, 2};
+  auto found = nothing_found(adaact::fig_activation_variance(), form);
+  const auto planned = found.runs;
+  for (const auto seed : seeds) {
+    for (auto run : planned) {
+      if (run.planned.config.seed != 0) continue;
+      run.planned.config.seed = seed;
+      adaact::testing::set_history(run, history_with({0.5}));
+      found.runs.push_back(run);
+    }
+  }
+  return adaact::open_until_complete(found, {{"a claim", "a number", Verdict::Agrees}}).front();
+}
+
+TEST(Judgement, TakesOtherSeedsThanThosePlanned) {
+  EXPECT_EQ(judged_with({11, 12, 13}).verdict, Verdict::Agrees);
+  const auto open = judged_with({11, 12});
+  EXPECT_EQ(open.verdict, Verdict::Open);
+  EXPECT_TRUE(contains(open.measured, "Not all of its runs have been carried out yet. So far: a"));
+  EXPECT_EQ(judged_with({11, 12, 12}).verdict, Verdict::Open) << "a repeated seed is no other";
 }
 
 TEST(Judgement, AveragesHaveTheErrorOfAMean) {

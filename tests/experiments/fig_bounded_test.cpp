@@ -26,8 +26,15 @@ using Verdict = adaact::Finding::Verdict;
 constexpr std::size_t kConv2 = 1;
 constexpr std::size_t kFc2 = 3;
 
+/// Of one of the seeds alone.
+Found nothing_of_a_seed() {
+  adaact::ExperimentForm form;
+  form.seeds = {0};
+  return nothing_found(fig_bounded(), form);
+}
+
 Found twenty_epochs() {
-  auto found = nothing_found(fig_bounded());
+  auto found = nothing_of_a_seed();
   auto run = history_with(std::vector<double>(20, 0.6));
   add_variances(run, 0.4);
   add_run(found, "AdaAct", run);
@@ -40,10 +47,12 @@ ActivationVariance& variance(Found& found, std::size_t epoch, std::size_t layer)
 
 TEST(FigBounded, IsMadeOfARunThatAnotherFigureHasToo) {
   const auto plan = fig_bounded().plan({});
-  ASSERT_EQ(plan.runs.size(), 1U);
-  EXPECT_EQ(plan.runs[0].config.to_json(),
-            fig_activation_variance().plan({}).runs[0].config.to_json());
-  EXPECT_TRUE(plan.runs[0].activation_variances);
+  ASSERT_EQ(plan.runs.size(), 3U);
+  const auto others = fig_activation_variance().plan({}).runs;
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    EXPECT_EQ(plan.runs[i].config.to_json(), others.at(i).config.to_json());
+    EXPECT_TRUE(plan.runs[i].activation_variances);
+  }
 }
 
 TEST(FigBounded, ShowsBoundsOfLayersAndOfSingleActivations) {
@@ -100,6 +109,20 @@ TEST(FigBounded, WithoutMomentsOfSingleActivationsTheAssumptionIsOpen) {
   EXPECT_EQ(one_is_constant.verdict, Verdict::Open);
   EXPECT_TRUE(
       contains(one_is_constant.measured, "In fc1 out a variance is exactly 0, which hints"));
+}
+
+TEST(FigBounded, RunsThatHaveMomentsOfSingleActivationsDecideForThoseThatHaveNot) {
+  auto found = twenty_epochs();
+  variance(found, 7, kFc2).lowest_moment = 0.0;
+  found.runs.push_back(found.runs.front());
+  for (auto& epoch : found.runs.back().history->epochs) {
+    for (auto& layer : epoch.activation_variances) {
+      layer.lowest_moment = layer.highest_moment = kNaN;
+    }
+  }
+  const auto finding = fig_bounded().findings(found)[1];
+  EXPECT_EQ(finding.verdict, Verdict::Disagrees);
+  EXPECT_TRUE(contains(finding.measured, "in 1 of 2 runs: ")) << finding.measured;
 }
 
 TEST(FigBounded, OnePositionOfAConvolutionDecidesNothing) {
@@ -159,7 +182,7 @@ TEST(FigBounded, ARunThatDivergedHasNoBounds) {
 }
 
 TEST(FigBounded, OneThatEndedIsNoJudgeOfWhatItDidNotDo) {
-  auto found = nothing_found(fig_bounded());
+  auto found = nothing_of_a_seed();
   add_run(found, "AdaAct", ended_after({}));
   EXPECT_TRUE(contains(drawn(fig_bounded(), found), "Nothing to show yet."));
   for (const auto& finding : fig_bounded().findings(found)) {

@@ -15,13 +15,12 @@ using adaact::testing::diverged_in;
 using adaact::testing::drawn;
 using adaact::testing::history_with;
 using adaact::testing::nothing_found;
+using adaact::testing::set_history;
 using Verdict = adaact::Finding::Verdict;
 
 /// Runs with these accuracies; three seeds, which differ a little.
 Found found_with(double square_root, double other_powers, double full) {
-  adaact::ExperimentForm form;
-  form.seeds = {0, 1, 2};
-  auto found = nothing_found(fig_power(), form);
+  auto found = nothing_found(fig_power());
   for (const double change : {-0.001, 0.0, 0.001}) {
     for (const char* series : {"p = 0.25", "p = 0.75", "p = 1"}) {
       add_run(found, series, history_with({0.5, other_powers + change}));
@@ -33,8 +32,11 @@ Found found_with(double square_root, double other_powers, double full) {
 }
 
 TEST(FigPower, ChangesNothingButThePowerAndTheCovariance) {
-  const auto plan = fig_power().plan({});
+  adaact::ExperimentForm form;
+  form.seeds = {0};
+  const auto plan = fig_power().plan(form);
   ASSERT_EQ(plan.runs.size(), 5U);
+  EXPECT_EQ(fig_power().plan({}).runs.size(), 15U) << "three seeds of each";
   const auto options = [&](std::size_t run) {
     return nlohmann::json::parse(plan.runs[run].config.optimizer_options);
   };
@@ -76,7 +78,9 @@ TEST(FigPower, CallsSmallDifferencesNone) {
 }
 
 TEST(FigPower, OfOneSeedComparesNothing) {
-  auto found = nothing_found(fig_power());
+  adaact::ExperimentForm form;
+  form.seeds = {0};
+  auto found = nothing_found(fig_power(), form);
   for (auto& run : found.runs) {
     run.history = history_with({run.planned.series == "p = 0.5" ? 0.9 : 0.5});
   }
@@ -88,8 +92,8 @@ TEST(FigPower, OfOneSeedComparesNothing) {
 
 TEST(FigPower, ShowsARunThatDiverged) {
   auto found = found_with(0.925, 0.91, 0.92);
-  for (const auto seed : {9, 10, 11}) {
-    found.runs.at(seed).history = diverged_in(1, {0.1, 0.1});  // p = 1
+  for (const auto run : {9, 10, 11}) {
+    set_history(found.runs.at(run), diverged_in(1, {0.1, 0.1}));  // p = 1
   }
   EXPECT_TRUE(contains(drawn(fig_power(), found), "diverged in epoch 1"));
   const auto finding = fig_power().findings(found).front();

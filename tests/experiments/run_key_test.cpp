@@ -60,6 +60,47 @@ TEST(RunKey, FieldsThatCameLaterChangeNoKeyUnlessTheySaySomethingNew) {
   auto patient = example();
   patient.patience = 5;
   EXPECT_NE(key_of(patient), key_of(example()));
+  auto of_authors = example();  // of FOOF
+  of_authors.optimizer_options = R"({"scale": "authors"})";
+  EXPECT_NE(key_of(of_authors), key_of(example()));
+}
+
+TEST(RunKey, TheRecipeOfImageNetIsPartOfItWhereItIsUsed) {
+  const auto without_augmentation = [] {
+    auto config = example();
+    config.augment = false;
+    return config;
+  };
+  auto resolved = without_augmentation();
+  resolved.resolve();
+  EXPECT_EQ(key_of(resolved), key_of(without_augmentation()));
+  for (const char* field :
+       {"crop", "rand_augment", "erase", "mixup", "cutmix", "loss", "ema", "min_lr", "warmup_lr"}) {
+    EXPECT_EQ(key_of(example()).find(field), std::string::npos) << field;
+  }
+  const auto changes = [](auto&& change) {
+    auto config = example();
+    change(config);
+    return key_of(config) != key_of(example());
+  };
+  EXPECT_TRUE(changes([](auto& c) { c.crop = "resized"; }));
+  EXPECT_TRUE(changes([](auto& c) { c.crop = "none"; }));
+  EXPECT_TRUE(changes([](auto& c) { c.rand_augment = "rand-m7-inc1"; }));
+  EXPECT_TRUE(changes([](auto& c) { c.erase = 0.25; }));
+  EXPECT_TRUE(changes([](auto& c) { c.mixup = 0.1; }));
+  EXPECT_TRUE(changes([](auto& c) { c.cutmix = 1.0; }));
+  EXPECT_TRUE(changes([](auto& c) { c.loss = "bce"; }));
+  EXPECT_TRUE(changes([](auto& c) { c.ema = 0.99; }));
+  EXPECT_TRUE(changes([](auto& c) { c.min_lr = 0.01; }));
+  EXPECT_TRUE(changes([](auto& c) { c.warmup_lr = 0.01; }));
+}
+
+TEST(RunKey, OfAnySeedIsThatOfTheSetting) {
+  auto of_other_seed = example();
+  of_other_seed.seed = 4;
+  EXPECT_EQ(key_of_any_seed(of_other_seed), key_of_any_seed(example()));
+  of_other_seed.batchnorm = false;
+  EXPECT_NE(key_of_any_seed(of_other_seed), key_of_any_seed(example()));
 }
 
 TEST(RunKey, AnOptionThatHasItsDefaultMayBeLeftOut) {
@@ -91,8 +132,10 @@ TEST(RunKey, ARunThatWasWrittenAndReadIsTheSame) {
 TEST(RunKey, FoldersHaveNamesThatLast) {
   PlannedRun run{"FOOF", example(), false};
   EXPECT_EQ(folder_name(run), "cifar10-resnet20-foof-seed3-0822900e");
+  EXPECT_EQ(adaact::kept_path(run), "cifar10/resnet20/foof/seed3-0822900e");
   run.activation_variances = true;
   EXPECT_EQ(folder_name(run), "cifar10-resnet20-foof-seed3-0822900e-variances");
+  EXPECT_EQ(adaact::kept_path(run), "cifar10/resnet20/foof/seed3-0822900e-variances");
   PlannedMeasurement measurement;
   measurement.series = "p = 0.25, η/√v̂";
   measurement.setting = {{"steps", 10}, {"dataset", "synthetic"}};

@@ -1,6 +1,7 @@
 #include "experiments/shelf/run_shelf.h"
 
 #include <fstream>
+#include <map>
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -75,11 +76,11 @@ TEST_F(RunShelfTest, FindsFinishedRunsWhereverTheyAre) {
   write_run(at("deep/down/here"), run_of(planned_with_seed(1)));
   auto all = shelf();
   const auto found = all.find(planned_with_seed(1));
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->folder, at("deep/down/here"));
-  EXPECT_EQ(found->epochs.size(), 3U);
-  EXPECT_TRUE(found->steps.empty());
-  EXPECT_FALSE(all.find(planned_with_seed(2)));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].folder, at("deep/down/here"));
+  EXPECT_EQ(found[0].epochs.size(), 3U);
+  EXPECT_TRUE(found[0].steps.empty());
+  EXPECT_TRUE(all.find(planned_with_seed(2)).empty());
   EXPECT_TRUE(all.messages().empty());
 }
 
@@ -90,7 +91,7 @@ TEST_F(RunShelfTest, LeavesOutWhatIsNotFinished) {
   write_run(at("run"), run);
   auto planned = planned_with_seed(1);
   planned.config.epochs = 5;
-  EXPECT_FALSE(shelf().find(planned));
+  EXPECT_TRUE(shelf().find(planned).empty());
 }
 
 TEST_F(RunShelfTest, LeavesOutAModelWhoseEpochsAreNotAllThere) {
@@ -99,14 +100,14 @@ TEST_F(RunShelfTest, LeavesOutAModelWhoseEpochsAreNotAllThere) {
   write_run(at("run"), run);
   auto planned = planned_with_seed(1);
   planned.config.epochs = 5;
-  EXPECT_FALSE(shelf().find(planned));
+  EXPECT_TRUE(shelf().find(planned).empty());
 }
 
 TEST_F(RunShelfTest, FindsRunsThatDiverged) {
   write_run(at("early"), diverged_run(planned_with_seed(1).config, 0));
   write_run(at("late"), diverged_run(planned_with_seed(2).config, 2));
-  EXPECT_TRUE(shelf().find(planned_with_seed(1)).value().divergence);
-  EXPECT_EQ(shelf().find(planned_with_seed(2)).value().epochs.size(), 2U);
+  EXPECT_TRUE(shelf().find(planned_with_seed(1)).front().divergence);
+  EXPECT_EQ(shelf().find(planned_with_seed(2)).front().epochs.size(), 2U);
 }
 
 TEST_F(RunShelfTest, OfARunThatDivergedVariancesAreNeededInTheEpochsThatAreThere) {
@@ -116,15 +117,15 @@ TEST_F(RunShelfTest, OfARunThatDivergedVariancesAreNeededInTheEpochsThatAreThere
   write_run(at("late"), diverged_run(late.config, 2));
   early.activation_variances = true;
   late.activation_variances = true;
-  EXPECT_TRUE(shelf().find(early)) << "it would have none either if it were trained again";
-  EXPECT_FALSE(shelf().find(late));
+  EXPECT_FALSE(shelf().find(early).empty()) << "it would have none either if it were trained again";
+  EXPECT_TRUE(shelf().find(late).empty());
 }
 
 TEST_F(RunShelfTest, LooksBelowAFolderOfSomethingElse) {
   fs::create_directories(at("project"));
   std::ofstream(at("project") / "config.json") << R"({"compiler": "cc"})";
   write_run(at("project/runs/first"), run_of(planned_with_seed(1)));
-  EXPECT_TRUE(shelf().find(planned_with_seed(1)));
+  EXPECT_FALSE(shelf().find(planned_with_seed(1)).empty());
 }
 
 TEST_F(RunShelfTest, LeavesOutWhatIsDamagedOrForeignAndSaysSo) {
@@ -136,30 +137,62 @@ TEST_F(RunShelfTest, LeavesOutWhatIsDamagedOrForeignAndSaysSo) {
   fs::create_directories(at("measured"));
   std::ofstream(at("measured") / "setting.json") << "{";
   auto all = shelf();
-  EXPECT_EQ(all.find(planned_with_seed(1)).value().folder, at("b-whole"));
-  EXPECT_TRUE(all.find(planned_with_seed(1)));
+  EXPECT_EQ(all.find(planned_with_seed(1)).front().folder, at("b-whole"));
+  EXPECT_FALSE(all.find(planned_with_seed(1)).empty());
   ASSERT_EQ(all.messages().size(), 3U);
   EXPECT_TRUE(contains(all.messages()[0], at("foreign").string() + " is left out: "));
   EXPECT_TRUE(contains(all.messages()[1], "measured is left out: "));
   EXPECT_TRUE(contains(all.messages()[2], "a-damaged is left out: "));
 }
 
-TEST_F(RunShelfTest, OfSeveralTakesTheFirstByPath) {
-  for (const char* name : {"c", "a", "b"}) write_run(at(name), run_of(planned_with_seed(1)));
-  auto all = shelf();
-  EXPECT_EQ(all.find(planned_with_seed(1)).value().folder, at("a"));
-  ASSERT_EQ(all.messages().size(), 1U);
-  EXPECT_TRUE(contains(all.messages()[0], at("a").string() + " is shown, and not " +
-                                              at("b").string() + ", " + at("c").string() + ": "));
+/// Runs of one seed, each with its own accuracy.
+void write_repeated_runs(const std::map<fs::path, double>& top1_of_folder) {
+  for (const auto& [folder, top1] : top1_of_folder) {
+    auto run = run_of(planned_with_seed(1));
+    run.top1_of_last_epoch = top1;
+    write_run(folder, run);
+  }
+}
+
+TEST_F(RunShelfTest, FindsAllRunsOfASeedByPath) {
+  write_repeated_runs({{at("c"), 0.5}, {at("a"), 0.6}, {at("b"), 0.7}});
+  const auto found = shelf().find(planned_with_seed(1));
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].folder, at("a"));
+  EXPECT_EQ(found[2].folder, at("c"));
   RunShelf in_order({at("c"), at("b")});
-  EXPECT_EQ(in_order.find(planned_with_seed(1)).value().folder, at("c"));
+  EXPECT_EQ(in_order.find(planned_with_seed(1)).front().folder, at("c"));
+}
+
+TEST_F(RunShelfTest, ACopyOrARepetitionToTheBitIsNoFurtherRun) {
+  write_repeated_runs({{at("a"), 0.5}, {at("copy"), 0.5}, {at("other"), 0.6}});
+  const auto found = shelf().find(planned_with_seed(1));
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1].folder, at("other"));
+}
+
+TEST_F(RunShelfTest, AMeanIsOfAllSeedsThatAreThereUnlessSeedsAreNamed) {
+  write_repeated_runs({{at("a"), 0.5}, {at("b"), 0.6}});
+  write_run(at("unplanned"), run_of(planned_with_seed(11)));
+  auto other_setting = run_of(planned_with_seed(1));
+  other_setting.config.batch_size = 64;
+  write_run(at("other-setting"), other_setting);
+  ExperimentPlan plan;
+  plan.runs = {planned_with_seed(1), planned_with_seed(2)};
+  const auto all = shelf().find_all(plan, adaact::SeedsThatCount::All);
+  ASSERT_EQ(all.runs.size(), 4U);
+  EXPECT_EQ(all.runs[1].history.value().folder, at("b"));
+  EXPECT_FALSE(all.runs[2].history) << "seed 2 is still to be trained";
+  EXPECT_EQ(all.runs[3].history.value().folder, at("unplanned"));
+  EXPECT_EQ(all.runs[3].planned.config.seed, 11U);
+  EXPECT_EQ(shelf().find_all(plan).runs.size(), 3U);
 }
 
 TEST_F(RunShelfTest, WhereVariancesAreNeededARunWithoutThemWillNotDo) {
   auto planned = planned_with_seed(1);
   write_run(at("run"), run_of(planned));
   planned.activation_variances = true;
-  EXPECT_FALSE(shelf().find(planned));
+  EXPECT_TRUE(shelf().find(planned).empty());
 }
 
 TEST_F(RunShelfTest, KnowsWhereTheModelIs) {
@@ -170,15 +203,15 @@ TEST_F(RunShelfTest, KnowsWhereTheModelIs) {
   EXPECT_EQ(shelf().find_model(planned_with_seed(2)), fs::path());
 }
 
-TEST_F(RunShelfTest, AFinishedRunGoesBeforeOneThatDiverged) {
+TEST_F(RunShelfTest, BesideAFinishedRunThoseOfItsSeedThatDivergedDoNotCount) {
   const auto planned = planned_with_seed(1);
   write_run(at("a-bf16"), diverged_run(planned.config, 0));
   write_run(at("b-fp32"), run_of(planned));
   write_run(at("c-tf32"), diverged_run(planned.config, 0));
   auto all = shelf();
-  EXPECT_EQ(all.find(planned).value().folder, at("b-fp32"));
-  ASSERT_EQ(all.messages().size(), 1U);
-  EXPECT_TRUE(contains(all.messages()[0], "b-fp32 is shown, and not "));
+  const auto found = all.find(planned);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].folder, at("b-fp32"));
 }
 
 TEST_F(RunShelfTest, LeavesOutMeasurementsThatLackANumber) {
@@ -269,7 +302,7 @@ class KeptResultsTest : public RunShelfTest {
     plan_.measurements = {some_measurement()};
   }
   Found found_in(const std::string& name) const { return RunShelf({at(name)}).find_all(plan_); }
-  fs::path kept_run() const { return at("results") / folder_name(planned_); }
+  fs::path kept_run() const { return at("results") / kept_path(planned_); }
 
   PlannedRun planned_;
   ExperimentPlan plan_;
@@ -301,20 +334,49 @@ TEST_F(KeptResultsTest, KeepingTheSameAgainChangesNothing) {
   EXPECT_TRUE(keep(found_in("results"), at("results")).empty());
 }
 
-TEST_F(KeptResultsTest, WhatIsThereAndDiffersStays) {
+TEST_F(KeptResultsTest, TheSameRunIsNoRepetitionHoweverAnotherVersionWroteIt) {
+  keep(found_in("out"), at("results"));
+  std::ofstream(kept_run() / "environment.json") << R"([{"adaact": "0.0.1"}])";
+  auto config = nlohmann::ordered_json::parse(bytes_of(kept_run() / "config.json"));
+  config.erase("patience");
+  std::ofstream(kept_run() / "config.json") << config.dump(4);
+  const auto before = bytes_of(kept_run() / "config.json");
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  EXPECT_EQ(bytes_of(kept_run() / "config.json"), before);
+  EXPECT_FALSE(fs::exists(kept_run().string() + "-2"));
+}
+
+TEST_F(KeptResultsTest, AFolderThatCannotBeReadStaysAsItIs) {
+  keep(found_in("out"), at("results"));
+  std::ofstream(kept_run() / "metrics.jsonl") << "no JSON\n{}\n";
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  EXPECT_EQ(bytes_of(kept_run() / "metrics.jsonl"), "no JSON\n{}\n");
+  EXPECT_TRUE(fs::exists(kept_run().string() + "-2/config.json"));
+}
+
+TEST_F(KeptResultsTest, ARepeatedRunIsKeptBesideTheFirst) {
   keep(found_in("out"), at("results"));
   const auto before = bytes_of(kept_run() / "metrics.jsonl");
   auto better = run_of(planned_);
   better.config.epochs = better.epochs;
   better.top1_of_last_epoch = 0.9;
   write_run(at("out/run"), better);
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty());
+  EXPECT_TRUE(keep(found_in("out"), at("results")).empty()) << "the same again";
+  EXPECT_EQ(bytes_of(kept_run() / "metrics.jsonl"), before);
+  EXPECT_EQ(found_in("results").runs.size(), 2U);
+  EXPECT_TRUE(fs::exists(kept_run().string() + "-2/config.json"));
+  EXPECT_FALSE(fs::exists(kept_run().string() + "-3"));
+}
+
+TEST_F(KeptResultsTest, AMeasurementThatIsThereAndDiffersStays) {
+  keep(found_in("out"), at("results"));
   auto other_numbers = some_numbers();
   other_numbers.tensors["errors"][0] = 2.0;
   write_measurement(at("out/rate"), some_measurement(), other_numbers);
   const auto messages = keep(found_in("out"), at("results"));
-  ASSERT_EQ(messages.size(), 2U);
+  ASSERT_EQ(messages.size(), 1U);
   EXPECT_TRUE(contains(messages[0], "holds another result, which is left as it is"));
-  EXPECT_EQ(bytes_of(kept_run() / "metrics.jsonl"), before);
 }
 
 TEST_F(KeptResultsTest, AMeasurementThatLacksANumberGivesWay) {

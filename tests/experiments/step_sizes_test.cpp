@@ -280,8 +280,8 @@ std::vector<Measured> made_up_step_sizes(double term_a, double (*change)(int) = 
 TEST(StepSizeFigure, DrawsBothSides) {
   const auto& experiment = adaact::fig_step_size();
   const auto html = drawn(experiment, found_measurements(experiment, made_up_step_sizes(1.0)));
-  for (const char* figure : {"step_change_seed_0.png", "neighbours_term_a_seed_0.png",
-                             "neighbours_delta_seed_0.png", "neighbours_sum_seed_0.png"}) {
+  for (const char* figure :
+       {"step_change.png", "neighbours_term_a.png", "neighbours_delta.png", "neighbours_sum.png"}) {
     EXPECT_TRUE(contains(html, figure));
   }
   EXPECT_TRUE(contains(html, "(v̂ &lt; 1e-06)"));

@@ -47,6 +47,22 @@ TEST(TableCifar, AsJsonHasEveryCell) {
   EXPECT_EQ(sgd.at("paper").at("standard_error"), 0.21);
 }
 
+TEST(TableCifar, CountsRunsAndSeedsWhereASeedWasRepeated) {
+  auto found = found_with(table_cifar(), {{"sgd", {92.0, 93.0}}});
+  for (const auto& run : found.runs) {
+    if (!run.history || run.planned.config.seed != 1) continue;
+    auto repeated = run;
+    repeated.history = adaact::testing::history_of(run.planned.config, 94.0);
+    found.runs.push_back(std::move(repeated));
+    break;
+  }
+  const auto sgd = table_cifar().to_json(found).at(1);
+  EXPECT_EQ(sgd.at("seeds"), (std::vector<int>{0, 1}));
+  EXPECT_EQ(sgd.at("runs"), 3);
+  EXPECT_DOUBLE_EQ(sgd.at("mean"), 93.0) << "of all runs";
+  EXPECT_TRUE(contains(drawn(table_cifar(), found), "3 runs of 2 seeds"));
+}
+
 TEST(TableCifar, OfAnotherDataSetHasNoNumbersOfThePaper) {
   ExperimentForm form;
   form.dataset = "fashion-mnist";

@@ -18,6 +18,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            exif_target(),
                                            picture_target(),
                                            image_folder_target(),
+                                           shard_target(),
+                                           shard_index_target(),
                                            run_config_target(),
                                            sweep_plan_target(),
                                            metrics_target(),

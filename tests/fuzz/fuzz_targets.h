@@ -21,6 +21,8 @@ FuzzTarget webp_target();
 FuzzTarget exif_target();
 FuzzTarget picture_target();
 FuzzTarget image_folder_target();
+FuzzTarget shard_target();
+FuzzTarget shard_index_target();
 FuzzTarget run_config_target();
 FuzzTarget sweep_plan_target();
 FuzzTarget metrics_target();

@@ -74,7 +74,7 @@ class SteppedOptimizer {
 
 using Optimizers = std::map<std::string, std::unique_ptr<SteppedOptimizer>>;
 
-/// By the name that a state gives.
+/// One optimizer of each kind, by the name that a state gives.
 Optimizers& stepped_optimizers() {
   static Optimizers all = [] {
     torch::manual_seed(0);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "layers/batch_norm.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 
@@ -159,6 +160,14 @@ TEST(ResNetCifar, OptionASubsamplesAndPadsTheInputOfABlock) {
   const auto expected =
       torch::linear(features, parameters["linear.weight"], parameters["linear.bias"]);
   EXPECT_TRUE(all_close(model.forward(images), expected, 1e-6));
+}
+
+TEST(BatchNormReluAround, LeavesWhatGoesAroundAsItIs) {
+  const auto x = torch::tensor({-1.0F, 2.0F}).view({1, 2, 1, 1});
+  torch::nn::BatchNorm2d none(nullptr);
+  const auto [onward, around] = adaact::batch_norm_relu_around(none, x);
+  EXPECT_TRUE(torch::equal(onward.flatten(), torch::tensor({0.0F, 2.0F})));
+  EXPECT_TRUE(torch::equal(around.flatten(), torch::tensor({-1.0F, 2.0F})));
 }
 
 }  // namespace

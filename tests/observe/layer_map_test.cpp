@@ -116,4 +116,21 @@ TEST(LayerMap, NamedParametersRejectsDoubleAndUndefined) {
   EXPECT_TRUE(contains(undefined, "'b'"));
 }
 
+TEST(LayerMap, DescribedLayersHaveTheKindsAndFlagsTheyAreGiven) {
+  bool is_training = true;
+  const auto tied = torch::ones({4, 3});
+  const LayerMap map(std::vector<adaact::DescribedLayer>{
+      {"embedding", LayerKind::Embedding, {{"weight", tied}}, nullptr},
+      {"head", LayerKind::Linear, {{"weight", tied}, {"bias", torch::ones({4})}}, [&is_training] {
+         return is_training;
+       }}});
+  EXPECT_EQ(names_of(map), (std::vector<std::string>{"embedding.weight", "head.bias"}));
+  EXPECT_EQ(map.layers()[map.parameters()[0].layer].name, "head");
+  EXPECT_EQ(map.parameters()[0].biases, std::vector<std::size_t>{1});
+  EXPECT_TRUE(map.layers()[0].is_training());
+  EXPECT_TRUE(map.layers()[1].is_training());
+  is_training = false;
+  EXPECT_FALSE(map.layers()[1].is_training());
+}
+
 }  // namespace

@@ -93,10 +93,11 @@ TEST(AdaAct, CoverageSaysForEveryParameterWhetherAndWhy) {
   expect("frozen.bias", true, "bias");
   expect("unused.weight", false, "not been used");
   expect("unused.bias", false, "not been used");
-  expect("gain", false, "not seen");
+  expect("gain", false, "its rows meet the inputs");
 
   ASSERT_EQ(warnings.messages.size(), 1U) << "one line, at the first step only";
   EXPECT_TRUE(contains(warnings.messages[0], "unused.weight"));
+  EXPECT_TRUE(contains(warnings.messages[0], "gain"));
   EXPECT_FALSE(contains(warnings.messages[0], "linear.weight"));
 }
 

@@ -255,6 +255,36 @@ TEST(AdaAct, WeightUsedTwiceCountsBothUses) {
   EXPECT_TRUE(all_close(optimizer.second_moment(model->weight), expected, 1e-14));
 }
 
+TEST(AdaAct, SumsMeasuredElsewhereAreAsGoodAsASeenInput) {
+  torch::manual_seed(5);
+  torch::nn::Linear seen(4, 3);
+  torch::nn::Linear told(4, 3);
+  copy_values(seen, told);
+  AdaAct optimizer(*seen);
+  AdaAct told_optimizer(*told);
+  const auto x = torch::randn({6, 4});
+  seen->forward(x).sin().sum().backward();
+  {
+    const auto pause = told_optimizer.pause_observation();
+    told->forward(x).sin().sum().backward();
+  }
+  for (const auto& part : x.chunk(2)) {
+    told_optimizer.add_observed(told->weight,
+                                adaact::second_moment(part, adaact::Geometry::linear()));
+  }
+  optimizer.step();
+  told_optimizer.step();
+  EXPECT_TRUE(all_close(told->weight.detach(), seen->weight.detach(), 1e-6));
+  EXPECT_TRUE(contains(error_of([&] {
+                         told_optimizer.add_observed(told->weight, {torch::ones({1, 5}), 3});
+                       }),
+                       "5"));
+  EXPECT_TRUE(contains(error_of([&] {
+                         told_optimizer.add_observed(torch::ones({3, 4}), {torch::ones({1, 4}), 3});
+                       }),
+                       "none of its parameters"));
+}
+
 TEST(AdaAct, ExplicitObservationIsAsGoodAsASeenOne) {
   torch::manual_seed(11);
   torch::nn::Linear seen(4, 3);

@@ -16,6 +16,7 @@ namespace {
 using namespace adaact::testing;
 using adaact::Foof;
 using adaact::FoofOptions;
+using adaact::FoofScale;
 using adaact::InverseMethod;
 using adaact::Kfac;
 using adaact::KfacOptions;
@@ -90,6 +91,38 @@ TEST_F(FactoredTest, FoofMomentumAndDecayFollowTheEquations) {
       const auto a_hat = a / (1.0 - std::pow(beta2, updates));
       inverse = at::linalg_inv(a_hat + damping * identity(5));
     }
+    buffer = mu * buffer + g.matmul(inverse) + decay * theta;
+    theta = theta - lr * buffer;
+    EXPECT_TRUE(all_close(linear_layer(layer), theta, 1e-10)) << t;
+  }
+}
+
+TEST_F(FactoredTest, FoofAuthorsScaleKeepsTheNewestAndWaitsForTheFirstInverse) {
+  auto layer = double_linear(4, 3);
+  const double lr = 0.1, mu = 0.9, decay = 0.01, damping = 0.5, beta2 = 0.95;
+  Foof optimizer(*layer, FoofOptions(lr)
+                             .momentum(mu)
+                             .weight_decay(decay)
+                             .damping(damping)
+                             .beta2(beta2)
+                             .covariance_period(2)
+                             .inverse_period(4)
+                             .scale(FoofScale::Authors));
+  auto theta = linear_layer(layer);
+  auto buffer = torch::zeros_like(theta);
+  auto a = identity(5);
+  auto inverse = identity(5);
+  for (int t = 0; t < 9; ++t) {
+    const auto x = torch::randn({7, 4}, torch::kFloat64);
+    const auto y = torch::randn({7, 3}, torch::kFloat64);
+    optimizer.zero_grad();
+    half_squared_error(layer->forward(x), y).backward();
+    const auto g = linear_gradient(layer);
+    optimizer.step();
+
+    const auto rows = with_ones(x);
+    if (t % 2 == 0) a = (1.0 - beta2) * a + beta2 * rows.t().matmul(rows) / 7.0;
+    if (t > 0 && t % 4 == 0) inverse = at::linalg_inv(a + damping * identity(5));
     buffer = mu * buffer + g.matmul(inverse) + decay * theta;
     theta = theta - lr * buffer;
     EXPECT_TRUE(all_close(linear_layer(layer), theta, 1e-10)) << t;

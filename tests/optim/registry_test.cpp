@@ -123,6 +123,61 @@ TEST(Registry, ParametersMustBelongToTheModel) {
                "SGD: a parameter of shape [8, 6] in a group is no parameter of the model"));
 }
 
+TEST(Registry, GroupsOfAModelThatIsNoModuleHaveOptionsOfTheirOwn) {
+  const auto weight = torch::ones({2, 3}).requires_grad_();
+  const auto bias = torch::ones({2}).requires_grad_();
+  const adaact::LayerMap model(adaact::NamedTensors{{"fc.weight", weight}, {"fc.bias", bias}});
+  for (const auto& name : adaact::optimizer_names()) {
+    const auto optimizer = make_optimizer(
+        name, model, {{{weight}, "{}"}, {{bias}, R"({"lr": 0.25})"}}, R"({"lr": 0.5})");
+    ASSERT_EQ(optimizer->param_groups().size(), 2U) << name;
+    EXPECT_EQ(json::parse(adaact::group_options(*optimizer, 0))["lr"], 0.5) << name;
+    EXPECT_EQ(json::parse(adaact::group_options(*optimizer, 1))["lr"], 0.25) << name;
+  }
+}
+
+TEST(Registry, GroupsAreAddedWithTheDefaultsOfTheOptimizer) {
+  auto model = make_mlp();
+  const auto parameters = model->parameters();
+  for (const auto& name : adaact::optimizer_names()) {
+    const auto optimizer = make_optimizer(name, adaact::LayerMap(*model), {{{parameters[0]}, "{}"}},
+                                          R"({"weight_decay": 0.125})");
+    adaact::add_option_group(*optimizer, {{parameters[1]}, R"({"lr": 0.75})"});
+    const auto added = json::parse(adaact::group_options(*optimizer, 1));
+    EXPECT_EQ(added["lr"], 0.75) << name;
+    EXPECT_EQ(added["weight_decay"], 0.125) << name;
+  }
+}
+
+TEST(Registry, OptionsOfAGroupChangeTogetherOrNotAtAll) {
+  auto model = make_mlp();
+  for (const auto& name : adaact::optimizer_names()) {
+    const auto optimizer = make_optimizer(name, *model);
+    const auto before = adaact::group_options(*optimizer, 0);
+    EXPECT_THROW(adaact::change_group_options(*optimizer, 0, R"({"lr": 0.5, "colour": 1})"),
+                 c10::Error);
+    EXPECT_EQ(adaact::group_options(*optimizer, 0), before) << name;
+    adaact::change_group_options(*optimizer, 0, R"({"lr": 0.5, "non_finite_policy": "skip"})");
+    auto expected = json::parse(before);
+    expected["lr"] = 0.5;
+    expected["non_finite_policy"] = "skip";
+    EXPECT_EQ(json::parse(adaact::group_options(*optimizer, 0)), expected) << name;
+  }
+}
+
+TEST(Registry, DescriptionsNameEveryOptionWithItsDefault) {
+  for (const auto& name : adaact::optimizer_names()) {
+    auto defaults = json::parse(adaact::default_options(name));
+    defaults.erase("base");
+    auto described = json::object();
+    for (const auto& option : json::parse(adaact::describe_options(name))) {
+      described[option["name"]] = option["default"];
+      EXPECT_FALSE(option["expected"].get<std::string>().empty()) << name << option;
+    }
+    EXPECT_EQ(described, defaults) << name;
+  }
+}
+
 // The settings in configs/.
 
 const fs::path kConfigs = ADAACT_CONFIGS_DIR;

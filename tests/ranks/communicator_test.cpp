@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <adaact/ranks/mpi.h>
+#include <adaact/ranks/nccl.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -24,6 +25,7 @@ TEST(SingleProcess, IsTheWholeWorld) {
   EXPECT_EQ(ranks->size(), 1);
   EXPECT_TRUE(ranks->is_first());
   EXPECT_TRUE(ranks->can_be_captured());
+  EXPECT_TRUE(ranks->is_alone());
   EXPECT_EQ(ranks->describe(0), "rank 0");
   const auto tensor = torch::arange(6.0);
   ranks->sum({tensor});
@@ -95,6 +97,42 @@ TEST(SameOnAllRanks, NamesALineThatIsMissingOrTooMuch) {
             "rank 1 differs in options: it has nothing, expected b, which rank 0 has");
   EXPECT_EQ(told_on_all({"a", "a\nb"}),
             "rank 1 differs in options: it has b, expected nothing, which rank 0 has");
+}
+
+TEST(SameOnAllRanks, NamesALineThatIsEmpty) {
+  EXPECT_EQ(told_on_all({"a\n", "a\n\n"}),
+            "rank 1 differs in options: it has an empty line, expected nothing, which rank 0 has");
+  EXPECT_EQ(told_on_all({"a\n\nb", "a\nb"}),
+            "rank 1 differs in options: it has b, expected an empty line, which rank 0 has");
+}
+
+TEST(SameOnAllRanks, NamesALineFeedAtTheEnd) {
+  EXPECT_EQ(
+      told_on_all({"a", "a\n"}),
+      "rank 1 differs in options: it has a line feed at its end, expected none, which rank 0 has");
+  EXPECT_EQ(
+      told_on_all({"a\n", "a"}),
+      "rank 1 differs in options: it has no line feed at its end, expected one, which rank 0 has");
+}
+
+TEST(SameOnAllRanks, FindsALineThatReadsAsIfThereWereNone) {
+  EXPECT_EQ(told_on_all({"a", "a\nnothing"}),
+            "rank 1 differs in options: it has nothing, expected nothing, which rank 0 has");
+}
+
+TEST(SameOnAllRanks, ALongTextTravelsOnceWhereAllSayTheSame) {
+  const std::string text(100000, 'x');
+  on_ranks(5, [&](const auto& ranks) {
+    adaact::check_same_on_all_ranks(*ranks, "options", text);
+    EXPECT_LT(ranks->bytes(), 101000);
+  });
+}
+
+TEST(Nccl, ABuildWithoutItSaysSo) {
+  if (adaact::has_nccl()) GTEST_SKIP() << "this build has NCCL";
+  EXPECT_TRUE(
+      contains(error_of([] { adaact::nccl_communicator(adaact::single_process(), torch::kCUDA); }),
+               "this build of adaact has no NCCL"));
 }
 
 TEST(Mpi, ABuildWithoutItSaysSo) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <adaact/ranks/mpi.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ void sleep_for_seconds(double seconds) {
 
 void sum_some_numbers(adaact::Communicator& ranks, std::int64_t count = 100) {
   ranks.sum({torch::ones({count})});
+}
+
+/// From now on the system refuses whatever this process asks for beyond what it has.
+void allow_no_more_memory() {
+  const rlimit nothing{1, RLIM_INFINITY};
+  if (::setrlimit(RLIMIT_AS, &nothing) != 0) throw std::runtime_error("setrlimit failed");
 }
 
 /// What goes wrong, and that on the last rank.
@@ -35,6 +42,11 @@ void run(adaact::Communicator& ranks, const std::string& fault) {
     if (is_last) std::raise(SIGKILL);
   } else if (fault == "throws") {
     if (is_last) throw std::runtime_error("out of luck");
+  } else if (fault == "has_no_memory") {
+    // To be added up they are widened to float32, which takes as much memory again and more.
+    const auto numbers = torch::ones({1 << 25}, torch::kBFloat16);
+    if (is_last) allow_no_more_memory();
+    ranks.sum({numbers});
   } else if (fault == "aborts") {
     if (is_last) adaact::abort_all_ranks(7);
   } else if (fault == "has_more_numbers") {

@@ -27,7 +27,7 @@ class MpiFaults : public ::testing::Test {
     if (mpirun_.front().empty()) GTEST_SKIP() << "without MPI or without mpirun";
   }
 
-  /// Of three ranks.
+  /// The command that starts three ranks with a fault in one.
   std::vector<std::string> command(const std::string& fault, const std::string& timeout) const {
     auto words = mpirun_;
     words.insert(words.end(), {"3", ADAACT_MPI_FAULTS, fault, timeout});
@@ -70,7 +70,8 @@ TEST_F(MpiFaults, ARankThatIsLateIsNamedOnAllOthers) {
   const auto ended = run("is_late", "1");
   EXPECT_NE(ended.code, 0);
   EXPECT_LT(ended.seconds, 20);
-  EXPECT_GE(times_told(ended.printed, "did not come within 1 s"), 2) << ended.printed;
+  EXPECT_GE(times_told(ended.printed, "did not come within 1 s to a sum of 400 bytes, call 2:"), 2)
+      << ended.printed;
   EXPECT_TRUE(names_the_last_alone(ended.printed)) << ended.printed;
   EXPECT_EQ(times_told(ended.printed, "and then"), 0) << ended.printed;
 }
@@ -79,7 +80,10 @@ TEST_F(MpiFaults, ARankThatIsStoppedIsNamedAndEnded) {
   const auto ended = run("is_stopped", "1");
   EXPECT_NE(ended.code, 0);
   EXPECT_LT(ended.seconds, 20);
-  EXPECT_GE(times_told(ended.printed, "did not answer for 1 s"), 2) << ended.printed;
+  EXPECT_GE(times_told(ended.printed,
+                       "did not answer for 1 s, and others wait in a sum of 400 bytes, call 2"),
+            2)
+      << ended.printed;
   EXPECT_TRUE(names_the_last_alone(ended.printed)) << ended.printed;
 }
 
@@ -95,6 +99,14 @@ TEST_F(MpiFaults, ARankThatThrowsTellsTheOthersAtOnce) {
   EXPECT_LT(ended.seconds, 20);
   EXPECT_EQ(times_told(ended.printed, "out of luck"), 1) << ended.printed;
   EXPECT_EQ(times_told(ended.printed, "has given up"), 2) << ended.printed;
+  EXPECT_TRUE(names_the_last_alone(ended.printed)) << ended.printed;
+}
+
+TEST_F(MpiFaults, ARankThatHasNoMemoryForASumIsNamedWithTheReason) {
+  const auto ended = run("has_no_memory", "30");
+  EXPECT_NE(ended.code, 0);
+  EXPECT_LT(ended.seconds, 20);
+  EXPECT_EQ(times_told(ended.printed, "): std::bad_alloc"), 3) << ended.printed;
   EXPECT_TRUE(names_the_last_alone(ended.printed)) << ended.printed;
 }
 

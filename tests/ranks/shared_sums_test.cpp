@@ -332,6 +332,27 @@ TEST(SharedSums, TheFirstOfSeveralFailuresIsNamed) {
   });
 }
 
+TEST(SharedSums, OccasionsThatAreLongPastAreForgotten) {
+  on_ranks(2, [](const std::shared_ptr<ThreadRank>& rank) {
+    SharedSums sums(rank);
+    const Entries own{{{1}, torch::ones({4}), 1}};
+    const auto sums_for = [&](int number) {
+      std::vector<bool> occasion;
+      for (int bit = 0; bit < 8; ++bit) occasion.push_back((number >> bit & 1) != 0);
+      const auto before = rank->sums();
+      const auto all = added_up(sums, own, occasion);
+      EXPECT_EQ(all.size(), 1U);
+      EXPECT_TRUE(all.at(0).sum.equal(torch::full({4}, 2.0)));
+      return rank->sums() - before;
+    };
+    const auto to_agree = sums_for(0);
+    EXPECT_EQ(sums_for(0), 1) << "one that was a moment ago is known";
+    for (int other = 1; other < 200; ++other) EXPECT_EQ(sums_for(other), to_agree);
+    EXPECT_EQ(sums_for(199), 1);
+    EXPECT_EQ(sums_for(0), to_agree);
+  });
+}
+
 TEST(SharedSums, TwoSumsUnderOneKeyAreAnErrorOnAllRanks) {
   on_ranks(2, [](const std::shared_ptr<ThreadRank>& rank) {
     SharedSums sums(rank);

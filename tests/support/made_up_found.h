@@ -60,11 +60,17 @@ inline Found nothing_found(const Experiment& experiment, const ExperimentForm& f
   return found;
 }
 
+/// What a planned run came to, with its seed.
+inline void set_history(Found::Run& run, RunHistory history) {
+  history.config.seed = run.planned.config.seed;
+  run.history = std::move(history);
+}
+
 /// The first run of the series that was not carried out yet is now this one.
 inline void add_run(Found& found, const std::string& series, RunHistory history) {
   for (auto& run : found.runs) {
     if (run.planned.series != series || run.history) continue;
-    run.history = std::move(history);
+    set_history(run, std::move(history));
     return;
   }
   throw std::runtime_error("no run of " + series + " is missing");

@@ -81,9 +81,11 @@ class ThreadRank : public Communicator {
 
   std::unique_ptr<Pending> begin_sum(std::vector<torch::Tensor> tensors) override {
     ++sums_;
+    weigh(tensors);
     return std::make_unique<Sum>(*this, std::move(tensors));
   }
   void broadcast(const std::vector<torch::Tensor>& tensors, std::int64_t root) override {
+    weigh(tensors);
     place_->meet(rank_, tensors, [&](const auto& of_ranks) {
       const torch::NoGradGuard no_grad;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -94,8 +96,14 @@ class ThreadRank : public Communicator {
 
   /// How many sums were begun.
   std::int64_t sums() const { return sums_; }
+  /// How many bytes were handed over.
+  std::int64_t bytes() const { return bytes_; }
 
  private:
+  void weigh(const std::vector<torch::Tensor>& tensors) {
+    for (const auto& tensor : tensors) bytes_ += static_cast<std::int64_t>(tensor.nbytes());
+  }
+
   /// Made when it is waited for: in the same order on all ranks.
   struct Sum : Pending {
     Sum(ThreadRank& of, std::vector<torch::Tensor> its_tensors)
@@ -123,6 +131,7 @@ class ThreadRank : public Communicator {
   const std::int64_t rank_;
   const std::int64_t size_;
   std::int64_t sums_ = 0;
+  std::int64_t bytes_ = 0;
 };
 
 /// Runs `work` on so many ranks at a time. What the first of them threw is thrown again; the others then leave.

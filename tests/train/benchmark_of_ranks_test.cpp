@@ -31,7 +31,7 @@ BenchmarkOptions options_for_ranks() {
   return options;
 }
 
-/// By rank.
+/// What each rank measures, by rank.
 std::vector<BenchmarkResult> measure_on_ranks(std::int64_t size, const BenchmarkOptions& options) {
   std::vector<BenchmarkResult> results(static_cast<std::size_t>(size));
   on_ranks(size, [&](const auto& ranks) {
@@ -116,6 +116,9 @@ TEST(BenchmarkOfRanks, MistakesAreNamed) {
   };
   EXPECT_TRUE(contains(differ([](auto& o) { o.steps = 10; }),
                        "it has 10 steps, adaact, sgd, expected 5 steps, adaact, sgd"));
+  EXPECT_TRUE(
+      contains(differ([](auto& o) { o.options_of["adaact"] = R"({"lr": 0.3})"; }),
+               R"(it has 5 steps, adaact {"lr": 0.3}, sgd, expected 5 steps, adaact, sgd)"));
   EXPECT_TRUE(contains(differ([](auto& o) { o.batch_size = 8; }), "rank 1 differs in its options"));
 }
 

@@ -82,6 +82,19 @@ TEST_F(ChosenDefaults, DigitsAreNotFlipped) {
   EXPECT_EQ(resolved(of_images()).flip, "off");
 }
 
+TEST_F(ChosenDefaults, BatchesForAGpuAreInPinnedMemory) {
+  auto config = of_dataset("synthetic");
+  const auto is_pinned = [&](adaact::Split split) {
+    return adaact::loader_options(config, 1, split).pin_memory;
+  };
+  for (const auto split : {adaact::Split::Train, adaact::Split::Test}) {
+    config.device = "cpu";
+    EXPECT_FALSE(is_pinned(split));
+    config.device = "cuda:1";
+    EXPECT_TRUE(is_pinned(split));
+  }
+}
+
 TEST_F(ChosenDefaults, OfAFolderOfImagesFitTheirNumber) {
   write_images({"cat", "dog"}, 250);
   const auto config = resolved(of_images());

@@ -97,6 +97,16 @@ TEST(OptimizerBenchmark, MeasuresWhatWasAskedForInThatOrder) {
   EXPECT_EQ(costs[1].peak_ratio_to_sgd, 1.0);
 }
 
+TEST(OptimizerBenchmark, GivesAnOptimizerTheOptionsThatAreItsOwn) {
+  auto options = quick();
+  options.optimizers = {"adaact", "sgd"};
+  const auto by_default = measure_optimizers(options).optimizers;
+  options.options_of["adaact"] = R"({"covariance": "full"})";
+  const auto with_full = measure_optimizers(options).optimizers;
+  EXPECT_GT(with_full[0].state_bytes, by_default[0].state_bytes);
+  EXPECT_EQ(with_full[1].state_bytes, by_default[1].state_bytes);
+}
+
 TEST(OptimizerBenchmark, ComparesWithSgdEvenIfItIsNotShown) {
   auto options = quick();
   options.optimizers = {"adaact"};
@@ -151,6 +161,10 @@ TEST(OptimizerBenchmark, MistakesAreNamed) {
                        "did you mean 'adam'?"));
   EXPECT_TRUE(contains(error([](auto& o) { o.optimizers.clear(); }), "optimizers are empty"));
   EXPECT_TRUE(contains(error([](auto& o) { o.steps = 1; }), "steps is 1"));
+  EXPECT_TRUE(contains(error([](auto& o) { o.options_of["foof"] = "{}"; }),
+                       "options_of is for 'foof', which is not among the optimizers"));
+  EXPECT_TRUE(contains(error([](auto& o) { o.options_of["sgd"] = R"({"covariance": "full"})"; }),
+                       "covariance"));
 }
 
 }  // namespace

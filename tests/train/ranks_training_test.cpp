@@ -5,138 +5,23 @@
 #include <string>
 #include <vector>
 
-#include <adaact/data/synthetic.h>
-#include <adaact/models/model.h>
-#include <adaact/optim/named_state.h>
-#include <adaact/optim/registry.h>
-#include <adaact/train/trainer.h>
 #include <gtest/gtest.h>
 
-#include "layers/batch_norm.h"
 #include "layers/shared_batch_statistics.h"
 #include "support/errors.h"
 #include "support/thread_ranks.h"
 #include "support/tolerance.h"
+#include "support/training_by_rank.h"
 
-namespace ranks_training {  // its words are other tests' words too, and they are compiled as one
+namespace ranks_training {
 namespace {
 
-using adaact::EpochMetrics;
-using adaact::Loader;
-using adaact::LoaderOptions;
-using adaact::StepMetrics;
-using adaact::Trainer;
-using adaact::TrainerOptions;
 using adaact::testing::contains;
 using adaact::testing::error_of;
 using adaact::testing::on_ranks;
 using adaact::testing::ThreadRank;
-using Tensors = std::vector<torch::Tensor>;
 
-constexpr std::int64_t kImages = 32;
-constexpr std::int64_t kBatch =
-    7;  // no number of ranks divides it, and the last batch has four images
-
-/// In float64, with weights that no random numbers are drawn for: the generator is everybody's.
-class WideModel : public adaact::Model {
- public:
-  explicit WideModel(bool with_norm) : Model("head"), with_norm_(with_norm) {
-    conv_ = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 3, 3).stride(2)));
-    norm_ = register_module("norm", torch::nn::BatchNorm2d(3));
-    head_ = register_module("head", torch::nn::Linear(27, 10));
-    to(torch::kFloat64);
-    const torch::NoGradGuard no_grad;
-    double phase = 0.0;
-    for (auto& parameter : parameters()) {
-      const auto places = torch::arange(parameter.numel(), torch::kFloat64).view_as(parameter);
-      parameter.copy_((places * 0.7 + phase).sin() * 0.3);
-      phase += 1.0;
-    }
-  }
-
-  torch::Tensor forward(const torch::Tensor& images) override {
-    auto x = conv_->forward(images.to(torch::kFloat64));
-    if (with_norm_) x = adaact::batch_norm(norm_, x);
-    return head_->forward(x.tanh().flatten(1));
-  }
-
- private:
-  bool with_norm_;
-  torch::nn::Conv2d conv_{nullptr};
-  torch::nn::BatchNorm2d norm_{nullptr};
-  torch::nn::Linear head_{nullptr};
-};
-
-struct Settings {
-  std::string optimizer = "adaact";
-  std::string options = "{}";
-  TrainerOptions trainer;
-  bool with_norm = false;
-};
-
-struct Told : adaact::TrainingCallback {
-  void on_step(const Trainer& /*trainer*/, const StepMetrics& metrics) override {
-    steps.push_back(metrics);
-  }
-  void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
-    epochs.push_back(metrics);
-  }
-  std::vector<StepMetrics> steps;
-  std::vector<EpochMetrics> epochs;
-};
-
-/// Where a training stands, and what was told of it.
-struct Outcome {
-  bool finished = false;
-  Tensors weights;  // and buffers
-  adaact::OptimizerState optimizer;
-  adaact::TrainerState state;
-  Told told;
-};
-
-LoaderOptions part_of(const adaact::Communicator& ranks) {
-  LoaderOptions options;
-  options.batch_size = kBatch;
-  options.part = ranks.rank();
-  options.parts = ranks.size();
-  return options;
-}
-
-std::shared_ptr<adaact::Dataset> images(adaact::Split split) {
-  adaact::SyntheticOptions options;
-  options.size = kImages;
-  options.split = split;
-  options.shape = {1, 8, 8};
-  return adaact::make_synthetic(options);
-}
-
-Outcome trained_by(const std::shared_ptr<adaact::Communicator>& rank, const Settings& settings,
-                   const Outcome* from) {
-  Loader train(images(adaact::Split::Train), part_of(*rank));
-  Loader test(images(adaact::Split::Test), part_of(*rank));
-  WideModel model(settings.with_norm);
-  const auto optimizer = adaact::make_optimizer(settings.optimizer, model, settings.options);
-  auto options = settings.trainer;
-  options.ranks = rank;
-  Trainer trainer(model, *optimizer, train, test, options);
-  Tensors tensors = model.parameters();
-  for (const auto& buffer : model.buffers()) tensors.push_back(buffer);
-  if (from != nullptr) {
-    const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].copy_(from->weights[i]);
-    dynamic_cast<adaact::HasNamedState&>(*optimizer).import_state(from->optimizer, "before");
-    trainer.set_state(from->state);
-  }
-  Outcome outcome;
-  trainer.add_callback(outcome.told);
-  outcome.finished = trainer.run();
-  for (const auto& tensor : tensors) outcome.weights.push_back(tensor.detach().clone());
-  outcome.optimizer = dynamic_cast<adaact::HasNamedState&>(*optimizer).export_state();
-  outcome.state = trainer.state();
-  return outcome;
-}
-
-/// By rank.
+/// What each rank has after the training, by rank.
 std::vector<Outcome> train(std::int64_t ranks, const Settings& settings,
                            const Outcome* from = nullptr) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
@@ -183,7 +68,7 @@ class RanksTraining : public ::testing::TestWithParam<Case> {
 TEST_P(RanksTraining, AnyNumberOfRanksComesToTheSameWeights) {
   const auto alone = train(1, settings())[0];
   EXPECT_EQ(alone.state.step, 50);
-  for (const std::int64_t ranks : {2, 3, 4}) {
+  for (const auto ranks : std::vector<std::int64_t>{2, 3, 4, kMoreThanTheLastBatchHas}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     for (const auto& outcome : train(ranks, settings())) {
       expect_close(outcome.weights, alone.weights);
@@ -193,12 +78,30 @@ TEST_P(RanksTraining, AnyNumberOfRanksComesToTheSameWeights) {
 
 TEST_P(RanksTraining, AccumulationAndClippingIncluded) {
   auto together = settings();
+  together.trainer.epochs = 17;
   together.trainer.accumulation = 2;
   together.trainer.clip_norm = 0.05;
   const auto alone = train(1, together)[0];
+  EXPECT_EQ(alone.state.step, 51);
   EXPECT_GT(alone.told.steps.front().gradient_norm, 0.05);
-  for (const std::int64_t ranks : {2, 4}) {
-    expect_close(train(ranks, together)[1].weights, alone.weights);
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    for (const auto& outcome : train(ranks, together)) {
+      expect_close(outcome.weights, alone.weights);
+    }
+  }
+}
+
+TEST_P(RanksTraining, BatchNormalisationOverAllOfThemIncluded) {
+  auto together = settings();
+  together.with_norm = true;
+  together.trainer.sync_batchnorm = true;
+  const auto alone = train(1, together)[0];
+  for (const auto ranks : std::vector<std::int64_t>{2, kMoreThanTheLastBatchHas}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    for (const auto& outcome : train(ranks, together)) {
+      expect_close(outcome.weights, alone.weights);
+    }
   }
 }
 
@@ -243,19 +146,43 @@ TEST(TrainingOnRanks, MetricsAreThoseOfAllRanks) {
   }
 }
 
-TEST(TrainingOnRanks, BatchNormalisationTakesTheStatisticsOfAllWhereAsked) {
+TEST(TrainingOnRanks, EveryRankHasTheAverageOfOne) {
+  Settings settings;
+  settings.trainer = ten_epochs();
+  settings.trainer.ema_decay = 0.9;
+  const auto alone = train(1, settings)[0];
+  ASSERT_FALSE(alone.state.average.empty());
+  for (const auto& outcome : train(3, settings)) {
+    for (const auto& [name, tensor] : alone.state.average) {
+      EXPECT_TRUE(adaact::testing::all_close(outcome.state.average.at(name), tensor, 1e-11))
+          << name;
+    }
+    EXPECT_NEAR(outcome.told.epochs.back().test.loss, alone.told.epochs.back().test.loss, 1e-5);
+  }
+}
+
+TEST(TrainingOnRanks, BinaryCrossEntropyIsThatOfAllImages) {
+  Settings settings;
+  settings.trainer = ten_epochs();
+  settings.trainer.epochs = 2;
+  settings.trainer.accumulation = 2;
+  settings.trainer.loss = adaact::Loss::BinaryCrossEntropy;
+  const auto alone = train(1, settings)[0].told;
+  const auto together = train(3, settings)[0].told;
+  ASSERT_EQ(together.steps.size(), alone.steps.size());
+  for (std::size_t i = 0; i < alone.steps.size(); ++i) {
+    EXPECT_NEAR(together.steps[i].loss, alone.steps[i].loss, 1e-6);
+    EXPECT_NEAR(together.steps[i].gradient_norm, alone.steps[i].gradient_norm, 1e-6);
+  }
+}
+
+TEST(TrainingOnRanks, BatchNormalisationTakesARanksOwnStatisticsUnlessAsked) {
   Settings settings;
   settings.trainer = ten_epochs();
   settings.with_norm = true;
   const auto alone = train(1, settings)[0];
   const auto apart = train(3, settings)[0];
   EXPECT_GT((apart.weights[0] - alone.weights[0]).abs().max().item<double>(), 1e-6);
-  settings.trainer.sync_batchnorm = true;
-  for (const std::int64_t ranks : {2, 3, 4}) {
-    for (const auto& outcome : train(ranks, settings)) {
-      expect_close(outcome.weights, alone.weights);
-    }
-  }
 }
 
 TEST(TrainingOnRanks, ARunGoesOnWithAnotherNumberOfRanks) {
@@ -300,7 +227,7 @@ TEST(TrainingOnRanks, LoadersMustGiveTheRanksOwnPart) {
   const auto error = error_of([] {
     on_ranks(2, [](const std::shared_ptr<ThreadRank>& rank) {
       Loader whole(images(adaact::Split::Train), LoaderOptions());
-      WideModel model(/*with_norm=*/false);
+      WideModel model(/*with_norm=*/false, /*drop_path=*/0.0);
       const auto optimizer = adaact::make_optimizer("sgd", model);
       TrainerOptions options;
       options.ranks = rank;

@@ -1,5 +1,8 @@
 #include <adaact/train/run_config.h>
 
+#include <cmath>
+#include <limits>
+
 #include <adaact/train/training_run.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -20,6 +23,9 @@ TEST(RunConfig, SurvivesJson) {
   config.model = "resnet20";
   config.milestones = {3, 5};
   config.clip_norm = 0.5;
+  config.crop_scale = {0.25, 0.75};
+  config.rand_augment = "rand-m7-inc1";
+  config.warmup_lr = 0.125;
   config.patience = 4;
   config.optimizer_options = R"({"lr":0.25})";
   config.seed = 18446744073709551615U;
@@ -27,6 +33,7 @@ TEST(RunConfig, SurvivesJson) {
   EXPECT_EQ(again.to_json(), config.to_json());
   EXPECT_TRUE(differences(config, again).empty());
   EXPECT_TRUE(std::isinf(RunConfig::from_json(RunConfig().to_json(), "test").clip_norm));
+  EXPECT_TRUE(std::isinf(RunConfig::from_json(RunConfig().to_json(), "test").warmup_lr));
 }
 
 TEST(RunConfig, FieldsFromLaterVersionsHaveDefaultsAndUnknownOnesAreErrors) {
@@ -46,9 +53,11 @@ TEST(RunConfig, AFileFromBeforeMeansWhatItMeantThen) {
   config.dataset = "image-folder";
   auto older = json::parse(config.to_json());
   older.erase("flip");
+  older.erase("crop");
   older.erase("validation");
   const auto read = RunConfig::from_json(older.dump(), "old.json");
   EXPECT_EQ(read.flip, "on");
+  EXPECT_EQ(read.crop, "padded");
   EXPECT_EQ(read.validation, 0.0);
   EXPECT_EQ(read.image_size, 224);
   older["dataset"] = "mnist";
@@ -114,6 +123,126 @@ TEST(RunConfig, ResolvesWhatWasLeftOpen) {
   const auto resolved = config.to_json();
   config.resolve();
   EXPECT_EQ(config.to_json(), resolved);
+}
+
+/// An image folder that is not there: what is chosen by its images stays open.
+RunConfig of_folder() {
+  RunConfig config;
+  config.model = "resnet50";
+  config.dataset = "image-folder";
+  config.data_dir = "no-such-folder";
+  config.image_size = 224;
+  return config;
+}
+
+TEST(RunConfig, ACropRatioIsAResizeSize) {
+  for (const auto& [ratio, size] :
+       {std::pair(0.95, 235), std::pair(0.9, 248), std::pair(0.875, 256), std::pair(0.7, 320)}) {
+    auto config = of_folder();
+    config.crop_ratio = ratio;
+    config.resolve();
+    EXPECT_EQ(config.resize_size, size) << ratio;
+    config.resolve();
+    EXPECT_EQ(config.resize_size, size) << ratio;
+  }
+  const auto error = [](auto&& change) {
+    auto config = of_folder();
+    change(config);
+    return error_of([&] { config.resolve(); });
+  };
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.crop_ratio = 0.95;
+                         c.resize_size = 256;
+                       }),
+                       "resize_size is 256, but crop_ratio 0.95 makes it 235"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.crop_ratio = 1.5; }), "crop_ratio is 1.5, expected"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.crop_ratio = 1e-9; }), "resize_size is 16385"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.dataset = "synthetic";
+                         c.data_dir = "";
+                         c.crop_ratio = 0.5;
+                       }),
+                       "crop_ratio is of use only with the data set image-folder"));
+}
+
+TEST(RunConfig, CropsAreThoseOfTheDataUnlessTheyAreSaid) {
+  RunConfig config;
+  config.resolve();
+  EXPECT_EQ(config.crop, "padded");
+  config = {};
+  config.augment = false;
+  config.resolve();
+  EXPECT_EQ(config.crop, "none");
+  config = of_folder();
+  config.crop = "resized";
+  config.resolve();
+  EXPECT_EQ(config.crop_scale, (std::vector<double>{0.08, 1.0}));
+}
+
+TEST(RunConfig, ErrorsOfTheRecipeNameTheField) {
+  const auto error = [](auto&& change) {
+    auto config = of_folder();
+    config.epochs = 9;
+    config.optimizer_options = R"({"lr": 0.5})";
+    change(config);
+    return error_of([&] { config.resolve(); });
+  };
+  EXPECT_TRUE(contains(error([](auto& c) { c.crop = "centre"; }),
+                       "crop is 'centre', expected one of: resized, padded, none"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.crop_scale = {0.1, 1.0};
+                       }),
+                       "crop_scale is of use only with the crop 'resized'"));
+  for (const auto& scale :
+       std::vector<std::vector<double>>{{0.5}, {0.0, 1.0}, {0.9, 0.8}, {0.5, 1.5}, {0.1, 0.2, 1}}) {
+    EXPECT_TRUE(contains(error([&](auto& c) {
+                           c.crop = "resized";
+                           c.crop_scale = scale;
+                         }),
+                         "expected two shares of the area"));
+  }
+  EXPECT_TRUE(contains(error([](auto& c) { c.rand_augment = "rand-m7"; }), "lacks inc1"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.erase = 1.5; }), "erase is 1.5, expected 0 to 1"));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.mixup = -1; }), "mixup is -1, expected 0 or 0.001 to 1000"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.cutmix = 1e-320; }), "cutmix is "));
+  EXPECT_TRUE(
+      contains(error([](auto& c) { c.cutmix = -1; }), "cutmix is -1, expected 0 or 0.001 to 1000"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.mixup = 0.1;
+                         c.augment = false;
+                       }),
+                       "mixup is of use only with augmentation"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.loss = "mse"; }),
+                       "loss is 'mse', expected one of: cross-entropy, bce"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.ema = 1; }), "ema is 1, expected [0, 1)"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.min_lr = 0.6; }),
+                       "min_lr is 0.6, expected 0 to the learning rate, which is 0.5"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.min_lr = -1; }), "min_lr is -1, expected 0 to"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.min_lr = 0.1;
+                         c.final_lr_factor = 0.1;
+                       }),
+                       "min_lr is of use only with final_lr_factor 0"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.min_lr = 0.1;
+                         c.schedule = "constant";
+                       }),
+                       "min_lr is of use only with the cosine schedules"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.warmup_lr = std::nan(""); }),
+                       "warmup_lr is of use only with warmup_epochs"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.warmup_epochs = 1;
+                         c.warmup_lr = -std::numeric_limits<double>::infinity();
+                       }),
+                       "warmup_lr is -inf, expected 0 to the learning rate"));
+  EXPECT_TRUE(contains(error([](auto& c) { c.warmup_lr = 0.1; }),
+                       "warmup_lr is of use only with warmup_epochs"));
+  EXPECT_TRUE(contains(error([](auto& c) {
+                         c.warmup_lr = 0.7;
+                         c.warmup_epochs = 2;
+                       }),
+                       "warmup_lr is 0.7, expected 0 to the learning rate, which is 0.5"));
 }
 
 TEST(RunConfig, ErrorsNameTheFieldItsValueAndWhatWasExpected) {

@@ -1,7 +1,10 @@
 #include "train/step/step_engine.h"
 
 #include <limits>
+#include <memory>
+#include <string>
 
+#include <ATen/record_function.h>
 #include <adaact/data/synthetic.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
@@ -70,6 +73,48 @@ TEST(EagerEngine, EntersAnEpochAndTellsWhatEachStepTook) {
       << "of the images themselves";
 }
 
+/// How often a number is read from a tensor, for which the host would have to wait for a GPU.
+class ReadNumbers {
+ public:
+  ReadNumbers() {
+    count() = 0;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(
+        [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+          if (std::string(function.name()) == "aten::_local_scalar_dense") ++count();
+          return nullptr;
+        }));
+  }
+  ~ReadNumbers() { at::removeCallback(handle_); }
+  ReadNumbers(const ReadNumbers&) = delete;
+  ReadNumbers& operator=(const ReadNumbers&) = delete;
+
+  static int& count() {
+    static thread_local int count = 0;
+    return count;
+  }
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+TEST(EagerEngine, WaitsForNoSingleBatchOfAStep) {
+  {
+    const auto two = torch::full({1}, 2.0);
+    const ReadNumbers read;
+    two.item<double>();
+    EXPECT_EQ(ReadNumbers::count(), 1) << "or this test could not fail";
+  }
+  const auto numbers_read = [](std::int64_t accumulation) {
+    EngineParts parts;
+    const auto engine = make_eager_engine(parts.task(), accumulation, kNoClipping);
+    engine->start(/*epoch=*/0, /*first_batch=*/0);
+    const ReadNumbers read;
+    engine->take_step();
+    return ReadNumbers::count();
+  };
+  EXPECT_EQ(numbers_read(4), numbers_read(1));
+}
+
 TEST(EagerEngine, EvaluatesAsEvaluateDoes) {
   EngineParts parts;
   const auto engine = make_eager_engine(parts.task(), /*accumulation=*/1, kNoClipping);
@@ -86,7 +131,7 @@ TEST(ClassificationPass, IsTheMeanLossOfTheStep) {
   EngineParts parts;
   parts.data.start(0);
   const auto batch = parts.data.next().value();
-  const auto pass = training_pass(*parts.model, prepared_images(batch, {}), batch.labels,
+  const auto pass = training_pass(*parts.model, prepared_images(batch, {}), {batch.labels},
                                   batch.size(), PassSettings());
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : parts.model->parameters()) {
@@ -97,7 +142,8 @@ TEST(ClassificationPass, IsTheMeanLossOfTheStep) {
   const auto loss = torch::cross_entropy_loss(logits, batch.labels);
   loss.backward();
   EXPECT_EQ(pass.loss.item<double>(), loss.item<double>());
-  EXPECT_EQ(pass.correct(batch.labels).item<std::int64_t>(),
+  const auto correct = pass.correct({batch.labels});
+  EXPECT_EQ(correct.item<std::int64_t>(),
             logits.argmax(1).eq(batch.labels).sum().item<std::int64_t>());
   EXPECT_FALSE(pass.loss.requires_grad());
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -10,7 +10,9 @@
 #include "io/base64.h"
 #include "support/errors.h"
 #include "support/made_up_details.h"
+#include "support/thread_ranks.h"
 #include "train/step/details_collector.h"
+#include "train/step/rank_totals.h"
 #include "train/step/thumbnail.h"
 
 namespace {
@@ -22,6 +24,8 @@ using adaact::testing::contains;
 using adaact::testing::error_of;
 using adaact::testing::kRedPixel;
 using adaact::testing::made_up_details;
+using adaact::testing::on_ranks;
+using adaact::testing::ThreadRank;
 
 std::shared_ptr<ImageTensorDataset> images(std::int64_t count, adaact::ImageShape shape) {
   adaact::DatasetInfo info{"made up", shape, {"cat", "dog", "owl"}, {}};
@@ -38,6 +42,27 @@ adaact::Batch batch_of(const ImageTensorDataset& data, std::int64_t from, std::i
   batch.labels = data.labels().narrow(0, from, count);
   batch.samples = torch::arange(from, from + count);
   return batch;
+}
+
+/// Of images [from, from + count), of which each has the logits of its place in the data.
+TestDetails details_of(const ImageTensorDataset& data, std::int64_t from, std::int64_t count) {
+  const auto logits = torch::arange(3 * data.size()).mul(0.37).sin().view({-1, 3}).mul(4.0);
+  const auto own = logits.narrow(0, from, count);
+  DetailsCollector collector(data);
+  collector.add(batch_of(data, from, count), own, own.argmax(1));
+  return collector.details();
+}
+
+TEST(TestDetails, OfSeveralRanksAreThoseOfAllImages) {
+  const auto data = images(60, {1, 2, 2});
+  const auto whole = details_of(*data, 0, 60);
+  ASSERT_EQ(whole.most_wrong.size(), adaact::kMostWrongImages);
+  on_ranks(3, [&](const std::shared_ptr<ThreadRank>& rank) {
+    const std::int64_t begin[] = {0, 7, 31, 60};
+    const auto own = begin[rank->rank()];
+    const auto part = details_of(*data, own, begin[rank->rank() + 1] - own);
+    EXPECT_EQ(adaact::of_all_ranks(part, *rank).to_json(), whole.to_json());
+  });
 }
 
 TEST(TestDetails, AreCountedByClassAndPrediction) {

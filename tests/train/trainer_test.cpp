@@ -243,6 +243,57 @@ TEST(Trainer, SmoothsLabelsInTrainingAlone) {
               adaact::evaluate(*smooth.model, smooth.test, torch::kCPU).loss, 1e-9);
 }
 
+/// Of every image of a step alike, whatever the batches are.
+TEST(Trainer, AccumulatesBinaryCrossEntropyToTheMeanOfTheStep) {
+  auto options = two_epochs();
+  options.loss = adaact::Loss::BinaryCrossEntropy;
+  Bench large(options, "adaact", /*batch=*/12);
+  options.accumulation = 3;
+  Bench small(options, "adaact", /*batch=*/4);
+  small.trainer->run();
+  large.trainer->run();
+  ASSERT_EQ(small.told.steps.size(), large.told.steps.size());
+  EXPECT_NEAR(large.told.steps[0].loss, std::log(2.0), 0.3) << "a mean over classes, too";
+  for (std::size_t i = 0; i < small.told.steps.size(); ++i) {
+    EXPECT_NEAR(small.told.steps[i].loss, large.told.steps[i].loss, 1e-5);
+  }
+}
+
+TEST(Trainer, EvaluatesTheAverageAndTrainsTheWeights) {
+  auto options = two_epochs();
+  Bench plain(options);
+  options.ema_decay = 0.5;
+  Bench averaged(options);
+  plain.trainer->run();
+  averaged.trainer->run();
+  const auto expected = plain.parameters();
+  const auto actual = averaged.parameters();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(actual[i].equal(expected[i]));
+  EXPECT_EQ(averaged.told.epochs[1].train_loss, plain.told.epochs[1].train_loss);
+  EXPECT_EQ(averaged.told.steps[7].update_norm, plain.told.steps[7].update_norm);
+  EXPECT_NE(averaged.told.epochs[1].test.loss, plain.told.epochs[1].test.loss);
+  const auto& average = averaged.trainer->state().average;
+  for (const auto& parameter : plain.model->named_parameters()) {
+    const torch::NoGradGuard no_grad;
+    parameter.value().copy_(average.at(parameter.key()));
+  }
+  EXPECT_EQ(averaged.told.epochs[1].test.loss,
+            adaact::evaluate(*plain.model, plain.test, torch::kCPU).loss);
+}
+
+TEST(Trainer, AnAverageIsPartOfTheState) {
+  auto options = two_epochs();
+  options.ema_decay = 0.5;
+  Bench bench(options);
+  bench.trainer->run();
+  auto state = bench.trainer->state();
+  EXPECT_EQ(bench.trainer->problem_with(state), "");
+  EXPECT_TRUE(contains(Bench(two_epochs()).trainer->problem_with(state), "expected none"));
+  state.average.clear();
+  EXPECT_TRUE(contains(bench.trainer->problem_with(state), "'average' lacks '"));
+  EXPECT_EQ(bench.trainer->problem_with({}), "") << "where it begins there is none yet";
+}
+
 TEST(Trainer, FollowsTheSchedule) {
   auto options = two_epochs();
   options.schedule = adaact::per_epoch(adaact::cosine_schedule(2), /*steps_per_epoch=*/4);
@@ -343,6 +394,7 @@ TEST(Trainer, BadOptionsAreErrors) {
   EXPECT_TRUE(contains(error([](auto& o) { o.accumulation = 0; }), "accumulation is 0"));
   EXPECT_TRUE(contains(error([](auto& o) { o.clip_norm = 0; }), "clip_norm is 0"));
   EXPECT_TRUE(contains(error([](auto& o) { o.update_norm_every = 0; }), "update_norm_every is 0"));
+  EXPECT_TRUE(contains(error([](auto& o) { o.ema_decay = 1; }), "ema_decay is 1, expected [0, 1)"));
 }
 
 TrainerOptions with_variances() {

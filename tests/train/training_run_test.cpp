@@ -479,6 +479,105 @@ TEST_F(TrainingRunTest, BatchNormAndDropPathResumeBitForBit) {
   EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
 }
 
+/// Photographs of two classes in `folder`.
+void make_photographs(const fs::path& folder) {
+  for (const std::string split : {"train", "val"}) {
+    for (int i = 0; i < 12; ++i) {
+      const auto name = std::to_string(i) + ".jpg";
+      const auto colour = static_cast<std::uint8_t>(20 * i);
+      adaact::testing::write_jpeg(folder / split / (i % 2 == 0 ? "cat" : "dog") / name,
+                                  i % 3 == 0
+                                      ? adaact::testing::varied_image(40 + i, 50, 3)
+                                      : adaact::testing::plain_image(50, 40 + i, {colour, 90, 9}));
+    }
+  }
+}
+
+/// ImageNet's for ViT-S on twelve photographs: three steps an epoch, the last one of one batch.
+RunConfig whole_recipe(const fs::path& photographs) {
+  RunConfig config;
+  config.model = "vit_small";
+  config.dataset = "image-folder";
+  config.data_dir = photographs.string();
+  config.image_size = 32;
+  config.crop_ratio = 0.9;
+  config.crop = "resized";
+  config.rand_augment = "rand-m7-mstd0.5-inc1";
+  config.erase = 0.5;
+  config.mixup = 0.8;
+  config.cutmix = 1.0;
+  config.loss = "bce";
+  config.label_smoothing = 0.1;
+  config.drop_path = 0.1;
+  config.ema = 0.75;
+  config.optimizer_options = R"({"lr": 0.4})";
+  config.warmup_epochs = 1;
+  config.warmup_lr = 0.1;
+  config.min_lr = 0.01;
+  config.batch_size = 2;
+  config.accumulation = 2;
+  config.clip_norm = 1.0;
+  config.epochs = 2;
+  config.threads = 1;
+  return config;
+}
+
+TEST_F(TrainingRunTest, TheWholeRecipeResumesBitForBit) {
+  make_photographs(at("photographs"));
+  const auto config = whole_recipe(at("photographs"));
+  train(config, "whole");
+  for (const std::int64_t step : {1, 4}) {
+    SignalAt interrupt(step, SIGTERM);
+    train(config, "parts", interrupt, resuming());
+  }
+  EXPECT_EQ(train(config, "parts", resuming()).status, RunResult::Status::Finished);
+  EXPECT_EQ(bytes_of(at("parts") / "model.safetensors"),
+            bytes_of(at("whole") / "model.safetensors"));
+  EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
+}
+
+TEST_F(TrainingRunTest, TheResultIsTheAverageAndTheCheckpointHasTheWeights) {
+  auto config = small_config();
+  train(config, "plain");
+  config.ema = 0.9;
+  RunSettings settings;
+  settings.save_best = true;
+  settings.checkpoint_every = 7;
+  train(config, "averaged", settings);
+  const auto checkpoint = [&](const std::string& name) {
+    return adaact::TensorFile::read(at(name) / "checkpoint.18.safetensors");
+  };
+  const auto plain = checkpoint("plain");
+  const auto averaged = checkpoint("averaged");
+  const auto result = adaact::TensorFile::read(at("averaged") / "model.safetensors");
+  const auto best = adaact::TensorFile::read(at("averaged") / "best.safetensors");
+  EXPECT_TRUE(averaged.at("model/fc3.weight").equal(plain.at("model/fc3.weight")));
+  EXPECT_FALSE(averaged.at("average/fc3.weight").equal(plain.at("model/fc3.weight")));
+  EXPECT_TRUE(result.at("fc3.weight").equal(averaged.at("average/fc3.weight")));
+  EXPECT_FALSE(best.at("fc3.weight").equal(averaged.at("model/fc3.weight")));
+  const auto read = RunConfig::read(at("averaged") / "config.json");
+  auto again = read;
+  again.weights = (at("averaged") / "model.safetensors").string();
+  const auto test = adaact::evaluate_weights(again, [](const std::string&) {});
+  EXPECT_EQ(metrics_of(at("averaged")).back()["test_loss"].get<double>(), test.loss);
+}
+
+TEST_F(TrainingRunTest, ACheckpointWithoutItsAverageIsRefused) {
+  auto config = small_config();
+  config.ema = 0.9;
+  SignalAt interrupt(4, SIGTERM);
+  train(config, "run", interrupt);
+  const auto path = at("run") / "checkpoint.4.safetensors";
+  auto checkpoint = adaact::TensorFile::read(path);
+  checkpoint.tensors.erase("average/fc1.bias");
+  checkpoint.write(path);
+  EXPECT_TRUE(contains(error_of([&] { train(config, "run", resuming()); }),
+                       "the field 'average' lacks 'fc1.bias'"));
+  config.ema = 0.0;
+  EXPECT_TRUE(
+      contains(error_of([&] { train(config, "run", resuming()); }), "ema is 0.0, there it is 0.9"));
+}
+
 TEST_F(TrainingRunTest, ALossThatIsNoNumberDoesNotSpoilTheCheckpoint) {
   auto config = small_config();
   config.optimizer = "sgd";
@@ -618,6 +717,27 @@ TEST_F(TrainingRunTest, LearningRatesAreThoseOfTheRecipe) {
         t < 3 ? 0.4 + 1.2 * t : 4e-4 + 0.5 * (4 - 4e-4) * (1 + std::cos(pi * t / 10));
     EXPECT_NEAR(line["learning_rate"].get<double>(), expected, 1e-12) << t;
   }
+}
+
+TEST_F(TrainingRunTest, WarmUpBeginsAndTheCosineEndsAtTheirRates) {
+  auto config = small_config();
+  config.optimizer_options = R"({"lr": 4.0})";
+  config.limit_train = 16;  // a step an epoch
+  config.epochs = 6;
+  config.warmup_epochs = 2;
+  config.warmup_lr = 1.0;
+  config.min_lr = 0.5;
+  train(config, "run");
+  const auto pi = std::acos(-1.0);
+  std::int64_t steps = 0;
+  for (const auto& line : metrics_of(at("run"))) {
+    if (line["kind"] != "step") continue;
+    const auto t = line["epoch"].get<int>();
+    const auto expected = t < 2 ? 1.0 + 1.5 * t : 0.5 + 0.5 * 3.5 * (1 + std::cos(pi * t / 6));
+    EXPECT_NEAR(line["learning_rate"].get<double>(), expected, 1e-12) << t;
+    ++steps;
+  }
+  EXPECT_EQ(steps, 6);
 }
 
 TEST_F(TrainingRunTest, BadConfigurationsAreErrors) {

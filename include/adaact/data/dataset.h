@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <adaact/data/image_part.h>
 #include <torch/types.h>
 
 namespace adaact {
@@ -52,6 +53,10 @@ class Dataset {
 
   /// Writes shape().bytes() bytes: the planes (C, H, W) of one image.
   virtual void read(std::int64_t index, std::uint8_t* pixels) const = 0;
+
+  /// Writes a part of one image, scaled to the size of all: `choose` is told the size of the whole, which of
+  /// a photograph is another than shape() says.
+  virtual void read_part(std::int64_t index, const ChoosePart& choose, std::uint8_t* pixels) const;
 
   /// Where the bytes of read() already lie in memory; null where they do not.
   virtual const std::uint8_t* pixels(std::int64_t index) const;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <adaact/data/dataset.h>
+#include <adaact/ranks/communicator.h>
 
 namespace adaact {
 
@@ -28,6 +29,9 @@ struct DatasetOptions {
   double validation = 0.0;
   /// Seed of synthetic data, and of what `validation` splits off.
   std::uint64_t seed = 0;
+  /// image-folder: who opens the data set together, each of them with the same options, and shares the work of
+  /// skip_bad_images.
+  std::shared_ptr<Communicator> ranks = single_process();
 };
 
 /// A data set by name: cifar10, cifar100, fashion-mnist, image-folder, mnist, synthetic.
@@ -42,7 +46,8 @@ std::string dataset_in(const std::filesystem::path& folder);
 
 /// Whether a mirrored image is one of the same class. Digits are not.
 bool may_be_mirrored(const std::string& name);
-/// Likewise for classes of a user's own: those that are all letters or digits by name may not.
+/// The same question for classes of a user's own: images of classes that are all named by a letter or a digit
+/// may not be mirrored.
 bool may_be_mirrored(const std::vector<std::string>& class_names);
 
 /// Where a data set is if nothing is said; empty where it is not there.

@@ -30,7 +30,11 @@ class DeviceBatches {
     bool shuffle = true;
     bool drop_last = false;  // the last batch of an epoch if it is smaller than the others
     std::uint64_t seed = 0;  // of the order and of the augmentation
+    // Of every batch only one of so many parts is written, as a Loader's.
+    std::int64_t part = 0;
+    std::int64_t parts = 1;
     AugmentOptions augment;
+    MixOptions mix;
     torch::ScalarType dtype = torch::kFloat;  // or kBFloat16 or kHalf: kFloat rounded
     bool channels_last = false;
 
@@ -44,14 +48,17 @@ class DeviceBatches {
       options.shuffle = false;
       return options;
     }
-    /// Those of a loader, whose images are float32.
+    /// The same options as a loader's, whose images are float32.
     static Options of(const LoaderOptions& loader, bool channels_last) {
       Options options;
       options.batch_size = loader.batch_size;
       options.shuffle = loader.shuffle;
       options.drop_last = loader.drop_last;
       options.seed = loader.seed;
+      options.part = loader.part;
+      options.parts = loader.parts;
       options.augment = loader.augment;
+      options.mix = loader.mix;
       options.channels_last = channels_last;
       return options;
     }
@@ -63,6 +70,14 @@ class DeviceBatches {
   DeviceBatches(const DeviceBatches&) = delete;
   DeviceBatches& operator=(const DeviceBatches&) = delete;
 
+  /// Whether such batches can be made on a GPU: those that are only cropped to their old size and flipped. Others
+  /// are refused.
+  static bool knows(const AugmentOptions& augment, const MixOptions& mix) {
+    return !augment.resized_crop && !augment.rand_augment && augment.erase_probability == 0.0 &&
+           !mix.any();
+  }
+  static bool knows(const LoaderOptions& loader) { return knows(loader.augment, loader.mix); }
+
   /// Whether the images are of a kind it knows and, a byte a value, take at most half of the memory that
   /// is free on the GPU.
   static bool fits(const Dataset& dataset, torch::Device device);
@@ -70,7 +85,11 @@ class DeviceBatches {
   std::int64_t batches_per_epoch() const;
 
   /// How many images a batch of an epoch has; the last one may be smaller than the others.
+  std::int64_t whole_batch_size(std::int64_t batch) const;
+  /// How many of them are this part's. Where a batch has fewer images than there are parts, some have none.
   std::int64_t batch_size(std::int64_t batch) const;
+  /// How many of them are in the parts before this one.
+  std::int64_t images_before(std::int64_t batch) const;
 
   /// Begins an epoch, or enters it at a later batch. Enqueues what it does on the current stream and
   /// waits for nothing; the order is sorted on the GPU. Not to be captured.

@@ -10,6 +10,17 @@
 
 namespace adaact {
 
+/// Batches in which each image is mixed with its partner, which is the one at the same distance from the other
+/// end of the batch. Where both are on, a batch gets one of the two at random. Partners then stand side by side in the
+/// batch, and a part of it has both.
+struct MixOptions {
+  double mixup_alpha =
+      0.0;  // of the Beta distribution of an image's share, 0.001 or more; 0: no mixup
+  double cutmix_alpha = 0.0;  // likewise, of a rectangle from the partner
+
+  bool any() const { return mixup_alpha > 0.0 || cutmix_alpha > 0.0; }
+};
+
 struct LoaderOptions {
   std::int64_t batch_size = 128;
   bool shuffle = true;
@@ -23,6 +34,7 @@ struct LoaderOptions {
   bool pin_memory = false;  // for copies to a GPU that do not wait
   ImageLayout layout = ImageLayout::Planes;
   AugmentOptions augment;
+  MixOptions mix;
 
   static LoaderOptions training() {
     LoaderOptions options;
@@ -43,6 +55,10 @@ struct Batch {
   std::int64_t epoch = 0;
   std::int64_t index = 0;  // in the epoch
   std::int64_t whole = 0;  // images of all its parts
+  std::int64_t begin = 0;  // how many of them are in the parts before this one
+  // (B) kLong, of what was mixed in; undefined without MixOptions
+  torch::Tensor partner_labels = {};
+  double own_share = 1.0;  // of an image's own label in its target; the rest is its partner's
 
   /// Images of this part. Where a batch has fewer than parts, some have none.
   std::int64_t size() const { return labels.size(0); }

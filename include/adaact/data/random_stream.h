@@ -16,6 +16,9 @@ enum class RandomPurpose : std::uint32_t {
   Synthesize = 5,
   Validation = 6,
   Sweep = 7,
+  ResizedCrop = 8,
+  RandAugment = 9,
+  Erase = 10,
 };
 
 /// The random numbers that belong to one sample in one epoch, for one purpose: Philox blocks with
@@ -44,12 +47,16 @@ class RandomStream {
   /// A whole number in [0, bound): the upper half of word · bound. Rejection would remove the last
   /// bias but make the number of words drawn depend on their values, and threads of a GPU diverge.
   /// Each probability is off by less than 2⁻³², which for a crop among 9 is 1 part in 480 million.
-  ADAACT_HOST_DEVICE std::uint32_t below(std::uint32_t bound) {
-    return static_cast<std::uint32_t>((std::uint64_t{next()} * bound) >> 32);
+  ADAACT_HOST_DEVICE std::uint32_t below(std::uint32_t bound) { return below_of(next(), bound); }
+  ADAACT_HOST_DEVICE static std::uint32_t below_of(std::uint32_t word, std::uint32_t bound) {
+    return static_cast<std::uint32_t>((std::uint64_t{word} * bound) >> 32);
   }
 
   /// In [0, 1): the upper 24 bits, all that a float holds, so that 1 is never reached by rounding.
-  ADAACT_HOST_DEVICE float uniform() { return static_cast<float>(next() >> 8) * 0x1p-24F; }
+  ADAACT_HOST_DEVICE float uniform() { return uniform_of(next()); }
+  ADAACT_HOST_DEVICE static float uniform_of(std::uint32_t word) {
+    return static_cast<float>(word >> 8) * 0x1p-24F;
+  }
 
  private:
   PhiloxKey key_;

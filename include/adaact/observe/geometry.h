@@ -22,7 +22,7 @@ struct Geometry {
   static Geometry convolution(at::IntArrayRef kernel, at::IntArrayRef stride,
                               at::IntArrayRef padding, at::IntArrayRef dilation,
                               std::int64_t groups);
-  /// The same with padding "same" or "valid".
+  /// A convolution with padding "same" or "valid".
   static Geometry convolution_with_named_padding(at::IntArrayRef kernel, at::IntArrayRef stride,
                                                  const std::string& padding,
                                                  at::IntArrayRef dilation, std::int64_t groups);

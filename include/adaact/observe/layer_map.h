@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,10 @@ struct Layer {
       module;                            // empty where unknown (TorchScript, a root on the stack)
   std::vector<std::size_t> parameters;   // indices into LayerMap::parameters()
   std::vector<std::string> local_names;  // of the same parameters: "weight", "bias"
+  std::function<bool()> training_flag;   // in the place of a module's own, of a DescribedLayer
+
+  /// Whether its input counts: the module is in training mode, or nobody knows.
+  bool is_training() const;
 };
 
 struct NamedParameter {
@@ -51,6 +56,14 @@ struct NamedParameter {
 };
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+/// A layer of a model in another language, such as Python.
+struct DescribedLayer {
+  std::string name;
+  LayerKind kind = LayerKind::Other;
+  NamedTensors parameters;              // "weight", "bias"
+  std::function<bool()> training_flag;  // none: always in training; may be called from any thread
+};
 
 /// The named parameters of a torch::jit::Module (or anything with the same interface).
 template <typename ScriptModule>
@@ -70,6 +83,8 @@ class LayerMap {
   LayerMap(torch::nn::Module& module);  // NOLINT(google-explicit-constructor)
   /// For what is no torch::nn::Module: layers are told apart by name ("fc.weight", "fc.bias").
   LayerMap(const NamedTensors& named_parameters);  // NOLINT(google-explicit-constructor)
+  /// The map of a model whose layers the caller knows.
+  explicit LayerMap(const std::vector<DescribedLayer>& layers);
 
   const std::vector<Layer>& layers() const noexcept { return layers_; }
   const std::vector<NamedParameter>& parameters() const noexcept { return parameters_; }
@@ -81,8 +96,10 @@ class LayerMap {
   std::optional<std::size_t> find(const torch::Tensor& parameter) const;
 
  private:
+  std::size_t add_layer(Layer layer);
   void add(const std::string& layer_name, const std::string& parameter_name,
            const torch::Tensor& tensor, std::size_t layer);
+  void add_named(const std::string& local_name, const torch::Tensor& tensor, std::size_t layer);
   void pair_biases();
 
   std::vector<Layer> layers_;

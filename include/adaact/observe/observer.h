@@ -45,7 +45,7 @@ class Listener {
                                                   const torch::Tensor& /*input*/) {
     return nullptr;
   }
-  /// In place of listen_to_output(): autograd does not record this use. Its weight is detached, or
+  /// Called in place of listen_to_output() where autograd does not record the use: its weight is detached, or
   /// TorchScript differentiates the graph that it is part of by itself.
   virtual void on_unrecorded_use(const LayerUse& /*use*/) {}
   /// Whether this listener sums the squares of inputs. Layers that know of it may do so while they write them.
@@ -95,9 +95,13 @@ class Observer {
   /// which is no use of a layer.
   bool has_refused_input_of(std::size_t weight) const;
 
+  /// Whether this weight, by index into the map, was used as in x · W. There an input meets a row of it, in a layer's
+  /// product x · Wᵀ a column, so that what is observed of layers does not fit.
+  bool is_multiplied_by_rows(std::size_t weight) const;
+
   /// Throws the first exception a listener threw since the last call.
   void rethrow_failure();
-  /// Forgets it.
+  /// Forgets what a listener threw since the last call.
   void discard_failure();
 
   class Core;

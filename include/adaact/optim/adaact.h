@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include <adaact/moments/moments.h>
 #include <adaact/optim/observing_optimizer.h>
 #include <adaact/optim/options.h>
 #include <adaact/optim/row_moments.h>
@@ -81,6 +82,12 @@ class AdaAct : public ObservingOptimizer {
   /// (S, n), or (S, n, n) for the full covariance. Undefined before the first observation.
   torch::Tensor second_moment(const torch::Tensor& weight) const;
 
+  /// Adds to what was observed since the last step a sum that was measured elsewhere, as by a compiled graph: of the
+  /// squares of inputs, for rows [row_begin, row_end) of the weight, all of them if row_end is -1. Not with the full
+  /// covariance.
+  void add_observed(const torch::Tensor& weight, const Moment& moment, std::int64_t row_begin = 0,
+                    std::int64_t row_end = -1);
+
  private:
   struct Internals;
 
@@ -94,6 +101,7 @@ class AdaAct : public ObservingOptimizer {
   void on_groups_indexed() override;
   void clear_observations() override;
   std::string why_observed(std::size_t index) const override;
+  std::string rule_for_unobserved() const override { return "unobserved_rule"; }
 
   const AdaActOptions& options_of(std::size_t index) const;
   const AdaActParamState* find_state(std::size_t index) const;

@@ -58,7 +58,7 @@ class FactoredOptimizer : public ObservingOptimizer {
   /// Fills in what precondition() needs from A and P without bias: Â (g, n, n), P̂ (g, r, r).
   virtual void invert(KroneckerFactors& factors, const torch::Tensor& a_hat,
                       const torch::Tensor& p_hat, std::size_t weight) const = 0;
-  /// v of g, both (g, r, n).
+  /// v of the gradient, both (g, r, n).
   virtual torch::Tensor precondition(const torch::Tensor& gradient, const KroneckerFactors& factors,
                                      std::size_t weight) const = 0;
 
@@ -71,22 +71,22 @@ class FactoredOptimizer : public ObservingOptimizer {
   void on_groups_indexed() override;
   std::string why_observed(std::size_t index) const override;
   std::string why_not_observed(std::size_t index) const override;
+  std::string rule_for_unobserved() const override { return "momentum SGD"; }
 
   FactoredParamState& state_of(std::size_t index);
   const FactoredParamState* find_state(std::size_t index) const;
   const std::vector<KroneckerFactors>* find_factors(std::size_t index) const;
   void choose_what_to_measure();
-  /// Throws what went wrong in an observation.
+  /// What this rank has observed. Throws what went wrong in an observation.
   std::vector<FactorSums> observe_on_this_rank();
 
-  // Of decide(): what can fail because of what was observed comes first, and changes nothing.
+  // The parts of decide(). What can fail because of what was observed comes first, and changes nothing.
   using Factors = std::vector<KroneckerFactors>;
   std::map<std::size_t, Factors> next_factors(const StepStatistics& statistics) const;
   void take_over(std::map<std::size_t, Factors>&& next);
   void prepare_buffers();
   void set_rates();
-  std::vector<const void*> memory_of_update() const;
-  // Of apply(): asks the device nothing.
+  // The parts of apply(), which ask the device nothing.
   std::map<std::size_t, torch::Tensor> preconditioned_gradients() const;
   torch::Tensor kl_divergence(const std::map<std::size_t, torch::Tensor>& preconditioned) const;
   void clip(std::map<std::size_t, torch::Tensor>& preconditioned) const;

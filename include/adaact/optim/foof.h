@@ -12,6 +12,12 @@
 
 namespace adaact {
 
+/// How A is averaged, and when its inverse is first used.
+enum class FoofScale : std::uint8_t {
+  Paper,  // A keeps β₂ of the past and is corrected for its start at 0; its inverse is used at once
+  Authors,  // A keeps 1 − β₂ of the past and starts at I, which is its inverse for the first T_inv steps
+};
+
 struct FoofOptions : public JsonOptions<FoofOptions> {
   FoofOptions(double lr = 0.05);  // NOLINT(google-explicit-constructor): as LibTorch's options
 
@@ -23,6 +29,7 @@ struct FoofOptions : public JsonOptions<FoofOptions> {
   TORCH_ARG(std::int64_t, covariance_period) = 5;  // T_cov in steps
   TORCH_ARG(std::int64_t, inverse_period) = 50;    // T_inv in steps
   TORCH_ARG(InverseMethod, inverse) = InverseMethod::Cholesky;
+  TORCH_ARG(FoofScale, scale) = FoofScale::Paper;
   TORCH_ARG(double, kl_clip) = std::numeric_limits<double>::infinity();    // κ; off by default
   TORCH_ARG(std::int64_t, max_factor_size) = 8192;                         // rows of A
   TORCH_ARG(NonFinitePolicy, non_finite_policy) = NonFinitePolicy::Throw;  // the same in all groups

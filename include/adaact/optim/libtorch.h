@@ -42,6 +42,9 @@ class LibTorchOptimizer : public Base, public HasNamedState, public StepAlgorith
   /// Steps rejected under NonFinitePolicy::Skip.
   std::int64_t skipped_steps() const noexcept;
 
+  NonFinitePolicy non_finite_policy() const override { return non_finite_policy_; }
+  void set_non_finite_policy(NonFinitePolicy policy) noexcept { non_finite_policy_ = policy; }
+
   OptimizerState export_state() const override;
   void import_state(const OptimizerState& state, const std::string& source) override;
   void save(torch::serialize::OutputArchive& archive) const override;
@@ -51,7 +54,6 @@ class LibTorchOptimizer : public Base, public HasNamedState, public StepAlgorith
   std::shared_ptr<const StepStatistics> measure() override;
   void apply(const StepStatistics& statistics) override;
   void settle(std::int64_t steps) override;
-  NonFinitePolicy non_finite_policy() const override { return non_finite_policy_; }
   bool takes_sparse_gradients() const override {
     return std::is_same_v<Base, torch::optim::SGD>;  // LibTorch's others refuse one midway
   }

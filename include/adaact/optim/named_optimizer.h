@@ -45,7 +45,7 @@ class NamedOptimizer : public torch::optim::Optimizer, public HasNamedState, pub
                  const StateCodec& codec);
   NamedOptimizer(NamedOptimizer&&) noexcept;
 
-  /// For the end of a constructor; no groups stand for one of all parameters.
+  /// To be called at the end of a constructor. Without groups there is one of all parameters.
   void add_param_groups(std::vector<torch::optim::OptimizerParamGroup> param_groups);
 
   /// "AdaAct", for messages.
@@ -55,10 +55,10 @@ class NamedOptimizer : public torch::optim::Optimizer, public HasNamedState, pub
   /// Indices into model().parameters() of everything in a group, each once.
   const std::vector<std::size_t>& managed() const noexcept;
   bool is_managed(std::size_t index) const;
-  /// Those of its parameter group.
+  /// The options of the parameter group that this parameter is in.
   const torch::optim::OptimizerOptions& group_options(std::size_t index) const;
   std::int64_t group_of(std::size_t index) const;
-  /// Those of managed() that this step has a gradient for.
+  /// The parameters among managed() that this step has a gradient for.
   std::vector<std::size_t> trained() const;
   bool is_trained(std::size_t index) const;
   std::vector<torch::Tensor> tensors(const std::vector<std::size_t>& indices) const;
@@ -66,7 +66,7 @@ class NamedOptimizer : public torch::optim::Optimizer, public HasNamedState, pub
 
   StepParts& step_parts() noexcept override { return *parts_; }
 
-  // An algorithm may leave these as they are.
+  // An algorithm overrides those of the functions that follow in which it has something to do.
   std::shared_ptr<const StepStatistics> measure() override;
   NonFinitePolicy non_finite_policy() const override;
   virtual void on_state_loaded() {}

@@ -46,7 +46,7 @@ class SharesStatistics {
   virtual void share_with(const std::shared_ptr<Communicator>& ranks, ShareFactors factors) = 0;
 };
 
-/// The same for an optimizer of any kind: nothing is to be done where it observes nothing.
+/// SharesStatistics::share_statistics() of an optimizer of any kind; where it observes nothing, nothing is to be done.
 void share_statistics(torch::optim::Optimizer& optimizer,
                       const std::shared_ptr<Communicator>& ranks,
                       ShareFactors factors = ShareFactors::Yes);
@@ -57,7 +57,7 @@ struct ParameterCoverage {
   std::string reason;  // why, or why not
 };
 
-/// One line per parameter.
+/// Writes one line per parameter.
 std::ostream& operator<<(std::ostream& out, const std::vector<ParameterCoverage>& coverage);
 
 /// An optimizer that needs to see what flows through the layers of its model.
@@ -92,15 +92,17 @@ class ObservingOptimizer : public NamedOptimizer, public SharesStatistics {
   ObservingOptimizer(ObservingOptimizer&&) noexcept;
 
   void start_observing(std::shared_ptr<Listener> listener);
-  /// For measure(), once it has taken what the listener has gathered.
+  /// To be called in measure(), once it has taken what the listener has gathered.
   void rethrow_failed_observation() const { observer_->rethrow_failure(); }
 
   /// Has the listener start anew.
   virtual void clear_observations() = 0;
   /// Why this parameter's update follows what was observed; empty where it does not.
   virtual std::string why_observed(std::size_t index) const = 0;
-  /// Why not, beyond what is known here; empty where nothing is.
+  /// Why this parameter's update does not follow what was observed, beyond what is known here; empty where nothing is.
   virtual std::string why_not_observed(std::size_t /*index*/) const { return {}; }
+  /// What trains a weight that nothing was observed of, for a warning.
+  virtual std::string rule_for_unobserved() const = 0;
 
   /// Whether this weight has a bias with one number per row, trained or not.
   bool has_fitting_bias(std::size_t weight) const;
@@ -108,7 +110,7 @@ class ObservingOptimizer : public NamedOptimizer, public SharesStatistics {
   /// per row.
   std::optional<std::size_t> joint_bias(std::size_t weight) const;
 
-  /// The gradient of a layer's output is part of what is observed.
+  /// Whether the gradient of a layer's output is part of what is observed.
   virtual bool needs_output() const { return false; }
 
   /// For measure(): adds up what this rank has observed. Null where it is on its own.

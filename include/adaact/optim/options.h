@@ -16,6 +16,8 @@ struct JsonOptions : public torch::optim::OptimizerCloneableOptions<Derived> {
   std::string to_json() const;
   /// Unknown names are an error that lists the known ones; absent ones keep their default.
   static Derived from_json(const std::string& text);
+  /// What there is, as a JSON array: name, type, default and what is expected of each.
+  static std::string describe();
 
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;

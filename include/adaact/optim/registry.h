@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <adaact/observe/layer_map.h>
 #include <adaact/optim/named_state.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
@@ -30,10 +32,36 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name,
                                                         const std::string& options = "{}",
                                                         DecayRule decay = DecayRule::Everything);
 
+/// Parameters with options of their own; those absent are the optimizer's.
+struct OptionGroup {
+  std::vector<torch::Tensor> parameters;
+  std::string options = "{}";  // JSON
+};
+
+/// The same for a model that need not be a torch::nn::Module. No groups stand for one of all parameters; `buffers` are
+/// what a forward pass may change, for "sam".
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name,
+                                                        const LayerMap& model,
+                                                        const std::vector<OptionGroup>& groups,
+                                                        const std::string& options = "{}",
+                                                        std::vector<torch::Tensor> buffers = {});
+
 std::vector<std::string> optimizer_names();
 
 /// Every option of an optimizer with its default, as JSON. For "sam" over a given base.
 std::string default_options(const std::string& name, const std::string& sam_base = "sgd");
+
+/// What options there are, as a JSON array of objects with "name", "type" (number, numbers, integer, boolean or
+/// choice), "default", "expected" and, of a choice, "choices".
+std::string describe_options(const std::string& name, const std::string& sam_base = "sgd");
+
+/// The options of a parameter group of an optimizer made here, as JSON.
+std::string group_options(const torch::optim::Optimizer& optimizer, std::size_t group);
+/// One more group of an optimizer made here.
+void add_option_group(torch::optim::Optimizer& optimizer, const OptionGroup& group);
+/// Changes those that are given. The group's others stay as they are; where one is wrong, so do all.
+void change_group_options(torch::optim::Optimizer& optimizer, std::size_t group,
+                          const std::string& options);
 
 /// Throws the error that make_optimizer() would throw of such options.
 void check_options(const std::string& name, const std::string& options);

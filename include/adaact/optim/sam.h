@@ -72,6 +72,9 @@ class Sam : public torch::optim::Optimizer, public HasNamedState, public SharesS
   /// Adds a group with options of the base's kind to the base.
   void add_param_group(const torch::optim::OptimizerParamGroup& param_group);
 
+  /// After groups were added to the base: each has one here. step() does so too.
+  void follow_base_groups();
+
   torch::optim::Optimizer& base() noexcept { return *base_; }
   const torch::optim::Optimizer& base() const noexcept { return *base_; }
 
@@ -87,7 +90,6 @@ class Sam : public torch::optim::Optimizer, public HasNamedState, public SharesS
 
  private:
   void share_with(const std::shared_ptr<Communicator>& ranks, ShareFactors factors) override;
-  void follow_base_groups();
   void bind(SamOptions& options, std::size_t group) const;
   torch::Tensor take_step(const LossClosure& closure);
   bool rejects(const std::string& when);

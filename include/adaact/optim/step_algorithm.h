@@ -25,8 +25,8 @@ struct StepStatistics {
   std::vector<Checked> checked;  // beside gradients
 };
 
-/// A step in four parts. Every optimizer of this library is written in them, and step() is the four in a
-/// row. On a GPU measure() and apply() only enqueue work.
+/// A step in four parts. Every optimizer of this library is written in them but SAM, which takes the steps of
+/// another, and step() is the four in a row. On a GPU measure() and apply() only enqueue work.
 class StepAlgorithm {
  public:
   virtual ~StepAlgorithm() = default;

@@ -10,7 +10,8 @@
 
 namespace adaact {
 
-/// What ranks cannot go on after: one of them died, does not answer or does not fit the others. Says which.
+/// An error after which ranks cannot go on: one of them died, does not answer or does not fit the others. It says
+/// which.
 class RankError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -51,14 +52,21 @@ class Communicator {
   /// What each rank said, by rank.
   virtual std::vector<std::string> gather(const std::string& text);
 
-  /// "rank 3 (node7)", for messages.
+  /// A rank's name for messages, such as "rank 3 (node7)".
   virtual std::string describe(std::int64_t rank) const;
 
-  /// Whether sums of tensors on a GPU are enqueued on its current stream, where a CUDA graph can capture them. Sums of
-  /// tensors on the CPU are made at once in any case.
+  /// Whether sums of tensors on a GPU are enqueued in the order of its current stream, where a CUDA graph can capture
+  /// them. Sums of tensors on the CPU are made at once in any case.
   virtual bool can_be_captured() const { return false; }
 
-  /// begin_sum() and wait().
+  /// Waits for the current stream of a GPU as reading a tensor would, but not for ever where another rank keeps it
+  /// waiting: throws RankError then. For those whose sums can be captured, of which the host sees nothing.
+  virtual void wait_for_stream() {}
+
+  /// Whether a sum leaves everything as it is, so that none need be made.
+  virtual bool is_alone() const { return size() == 1; }
+
+  /// begin_sum() and wait() in one call.
   void sum(std::vector<torch::Tensor> tensors) { begin_sum(std::move(tensors))->wait(); }
 
   bool is_first() const { return rank() == 0; }

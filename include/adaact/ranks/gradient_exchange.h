@@ -16,12 +16,12 @@ namespace adaact {
 struct GradientExchangeOptions {
   enum class Reduction : std::uint8_t {
     Mean,  // each rank's loss is the mean over a batch of its own, and all of these are equally large
-    Sum,  // each rank's loss is its share of the whole batch's
+    Sum,  // each rank's loss is its share of the whole batch's; gradients must be cleared after each finish()
   };
   Reduction reduction = Reduction::Mean;
 
-  /// Of one message, at most; a larger parameter is a message of its own. Models that are smaller than eight of these
-  /// are sent in about eight, so that the first can leave early.
+  /// The most bytes of one message; a larger parameter is a message of its own. Models that are smaller than eight of
+  /// these are sent in about eight, so that the first can leave early.
   std::int64_t bucket_bytes = 25 << 20;
 
   /// An error that names the field, its value and what was expected.
@@ -49,7 +49,8 @@ struct GradientExchangeCost {
 ///   optimizer.step();
 ///
 /// Gradients leave in messages of several parameters, those registered last first, as soon as a backward pass has made
-/// all of a message. Every rank calls finish() as often as the others, even where it has no gradients to give. A
+/// all of a message. What is added to gradients after finish() would be added up together with them, which are all ranks'
+/// already, when the next exchange comes: passes that accumulate are held back by hold() until the last. Every rank calls finish() as often as the others, even where it has no gradients to give. A
 /// parameter has a gradient then if it has one on any rank; ranks without give zeros. With Reduction::Mean gradients
 /// are divided by the number of all ranks.
 ///
@@ -97,14 +98,14 @@ class GradientExchange {
    private:
     std::shared_ptr<std::atomic<int>> holders_;
   };
-  /// For all but the last of the backward passes whose gradients are accumulated, and for a pass that comes to a
-  /// parameter more than once, as checkpointing does with weights that several of its segments share.
+  /// To be held in all but the last of the backward passes whose gradients are accumulated, and in a pass that comes
+  /// to a parameter more than once, as checkpointing does with weights that several of its segments share.
   [[nodiscard]] Hold hold() const;
 
   /// Sends what is left and waits for all of it. Throws RankError.
   void finish();
 
-  /// Of the last finish().
+  /// What the exchange took that the last finish() ended.
   GradientExchangeCost last_cost() const;
 
  private:

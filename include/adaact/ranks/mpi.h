@@ -18,8 +18,9 @@ bool started_by_mpirun();
 struct MpiOptions {
   /// How long a sum or a broadcast may take, from its beginning on this rank to its end. That is above all the wait for
   /// the slowest rank, which may compute, read or write meanwhile: it must be less than this behind the others. Time in
-  /// which the whole job is suspended does not count.
-  std::chrono::duration<double> timeout = std::chrono::seconds(30);
+  /// which the whole job is suspended does not count. Where all ranks have come in this time, the numbers have as long once
+  /// more to move. That all ranks start may take a minute longer than this.
+  std::chrono::duration<double> timeout = std::chrono::seconds(20);
 };
 
 /// The ranks of this MPI program. A thread of the communicator's own makes all calls of MPI, so that sums go on while

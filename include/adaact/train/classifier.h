@@ -30,14 +30,14 @@ class Classifier {
   /// Weights that a training run wrote; they say which model and which classes they are for.
   explicit Classifier(const std::filesystem::path& weights, torch::Device device = torch::kCPU);
 
-  /// Of a JPEG, PNG or WebP file of any size.
+  /// The classes of a JPEG, PNG or WebP file of any size.
   Classes classify(const std::filesystem::path& image, std::size_t most = 5) const;
 
-  /// Of several files, in their order. A file that is no picture is an error that names it.
+  /// The classes of several files, in their order. A file that is no picture is an error that names it.
   std::vector<Classes> classify(const std::vector<std::filesystem::path>& images,
                                 std::size_t most = 5) const;
 
-  /// Of every image of a batch, as probabilities() takes it.
+  /// The classes of every image of a batch, as probabilities() takes it.
   std::vector<Classes> classify(const torch::Tensor& images, std::size_t most = 5) const;
 
   /// (N, classes) float32 on the CPU, in the order of card().data.class_names.

@@ -25,7 +25,7 @@ struct DetailedEvaluation {
   TestDetails details;
 };
 
-/// Likewise, with what each class is taken for and the images that were most confidently wrong.
+/// evaluate_unless() with what each class is taken for and the images that were most confidently wrong.
 std::optional<DetailedEvaluation> evaluate_in_detail_unless(
     const std::function<bool()>& should_stop, Model& model, Loader& loader, torch::Device device,
     bool bf16 = false, bool channels_last = false);

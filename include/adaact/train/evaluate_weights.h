@@ -13,7 +13,7 @@ namespace adaact {
 /// the file says that the weights are for other classes.
 Evaluation evaluate_weights(RunConfig config, const std::function<void(const std::string&)>& warn);
 
-/// Likewise in detail.
+/// evaluate_weights() with what each class is taken for and the images that were most confidently wrong.
 DetailedEvaluation evaluate_weights_in_detail(RunConfig config,
                                               const std::function<void(const std::string&)>& warn);
 

@@ -10,7 +10,7 @@ namespace adaact {
 struct ExportReport {
   ModelCard card;
   std::uintmax_t bytes = 0;
-  /// Of the module's outputs from the model's own, over `images_compared` random images.
+  /// How far the module's outputs are from the model's own, over `images_compared` random images.
   double largest_difference = 0.0;
   std::int64_t images_compared = 0;
 };

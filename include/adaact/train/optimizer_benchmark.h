@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@ struct BenchmarkOptions {
   std::string model = "lenet5";
   std::int64_t batch_size = 128;  // of all ranks together
   std::vector<std::string> optimizers{"adaact", "sgd", "adam"};
+  std::map<std::string, std::string>
+      options_of;  // by the optimizer's name, as JSON; others have their defaults
   std::string device = "cpu";
   std::string precision = "fp32";  // tf32, bf16
   std::string memory_format = "contiguous";
@@ -42,20 +45,23 @@ struct UpdateCost {
 
 /// What it costs that several ranks take an optimizer's steps together. Times are means over steps and ranks.
 struct ExchangeCost {
-  // Of a rank in a step: handed over to be added up, whatever of it travels how often.
+  // What a rank hands over in a step to be added up, however often it travels.
   std::int64_t gradient_bytes = 0;
   std::int64_t statistics_bytes =
       0;  // of what the optimizer has observed, and of factors that ranks hand round
   std::int64_t messages = 0;  // in which the gradients leave
   std::int64_t largest_message_bytes = 0;
 
+  /// Whether the host makes the sums. It sees nothing of those that a GPU makes for itself, as by NCCL: times that are
+  /// waited, and what is hidden, are then none.
+  bool is_seen_by_host = true;
   double waited_for_gradients_ms = 0.0;   // after the backward pass
   double waited_for_statistics_ms = 0.0;  // in the optimizer's step
   double under_way_ms = 0.0;  // in which any of it was on its way; 0 where ranks are not MPI's
   /// GradientExchangeCost::hidden(), the median of all ranks' steps.
   double hidden = 0.0;
 
-  // Of rank 0 by itself, on as many images as it has of a batch, without an exchange, while the others wait.
+  // What rank 0 takes by itself, on as many images as it has of a batch, without an exchange, while the others wait.
   double alone_ms_per_step = 0.0;
   std::int64_t alone_peak_bytes = 0;
   /// The time per image of rank 0 by itself, to so many times that of all ranks together as they are.

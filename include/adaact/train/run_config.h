@@ -28,6 +28,17 @@ struct RunConfig {
   std::int64_t limit_test = 0;
   bool augment = true;
   std::string flip = "auto";  // mirror images in training: on, off, or auto: not digits and letters
+  /// In training: padded, a random part of the image with a black border; resized, a random part of the
+  /// photograph, scaled; none; auto: padded where `augment` is on.
+  std::string crop = "auto";
+  std::vector<double>
+      crop_scale;  // of resized: shares of the area, least and greatest; empty: 0.08, 1
+  double crop_ratio =
+      0.0;  // image_size / resize_size, in place of the latter; 0: it is given, or 1
+  std::string rand_augment;  // "rand-m7-mstd0.5-inc1"; empty: none
+  double erase = 0.0;        // probability that a rectangle of an image becomes noise
+  double mixup = 0.0;        // MixOptions
+  double cutmix = 0.0;
   bool skip_bad_images = false;
   /// Of an image folder with nothing to evaluate on: the share of each class's images that is split off.
   double validation = 0.0;
@@ -38,14 +49,19 @@ struct RunConfig {
   std::string schedule = "cosine";       // constant, step, multistep, cosine, cosine-per-step
   std::vector<std::int64_t> milestones;  // epochs: the period of step, the milestones of multistep
   double final_lr_factor = 0.0;          // of cosine: what is left of the learning rate at the end
-  std::int64_t warmup_epochs = 0;        // from a tenth of the learning rate
+  double min_lr = 0.0;                   // of cosine, in place of that factor: what it ends at
+  std::int64_t warmup_epochs = 0;        // from `warmup_lr`
+  double warmup_lr = std::numeric_limits<double>::infinity();  // or a tenth of the learning rate
 
   std::int64_t epochs = kToFit;
   std::int64_t batch_size = kToFit;
   std::int64_t accumulation = 1;  // batches a step
   bool sync_batchnorm = false;    // with several ranks: statistics of all their images
   double clip_norm = std::numeric_limits<double>::infinity();
+  std::string loss = "cross-entropy";  // or bce, of a sigmoid for each class
   double label_smoothing = 0.0;
+  double ema =
+      0.0;  // decay of a moving average of the weights, which is the result; 0: there is none
   std::int64_t patience = 0;  // epochs without a better test top-1 that end the run; 0: none does
 
   std::string precision = "fp32";  // bf16: autocast; tf32: products of a GPU rounded to 10 bits

@@ -11,6 +11,8 @@
 #include <adaact/models/model.h>
 #include <adaact/optim/schedules.h>
 #include <adaact/ranks/communicator.h>
+#include <adaact/train/averaged_weights.h>
+#include <adaact/train/loss.h>
 #include <adaact/train/metrics.h>
 #include <torch/optim/optimizer.h>
 
@@ -31,7 +33,10 @@ struct TrainerOptions {
   std::int64_t epochs = 1;
   std::int64_t accumulation = 1;                               // batches a step
   double clip_norm = std::numeric_limits<double>::infinity();  // of all gradients together
+  Loss loss = Loss::CrossEntropy;
   double label_smoothing = 0.0;
+  /// Of a moving average of the weights, which evaluations then take in their place; 0: there is none.
+  double ema_decay = 0.0;
   bool bf16 = false;  // autocast
   torch::Device device = torch::kCPU;
   Schedule schedule = constant_schedule();  // in steps
@@ -72,6 +77,7 @@ struct TrainerState {
   std::int64_t images = 0;
   SecondMoments second_moments;           // once its last step is taken
   std::vector<double> activation_totals;  // as of multiples of `state_every` steps and when stopped
+  AveragedWeights average;  // with `ema_decay`: the trainer's own tensors, which steps change
 };
 
 /// Trains a model, evaluating it after each epoch:
@@ -107,7 +113,7 @@ class Trainer {
 
   std::int64_t steps_per_epoch() const;
   std::int64_t steps() const;  // in all
-  /// Without a trainer. The last step of an epoch may have fewer batches than the others.
+  /// What a trainer of these data would have. The last step of an epoch may have fewer batches than the others.
   static std::int64_t steps_per_epoch(const Loader& train_data, std::int64_t accumulation);
 
   const TrainerState& state() const noexcept;

@@ -26,10 +26,10 @@ inline constexpr double kIdle = 1e-6;
 struct StepSizeChanges {
   StepRecord change;       // mean over weights of |η_t/√v̂_t − η_{t−1}/√v̂_{t−1}|
   StepRecord growing;      // share of weights of which the step is larger than before
-  StepRecord idle;         // inputs, before the step and after it
-  StepRecord idle_in_one;  // before it or after it only
-  // Of inputs that are idle neither before nor after the step, because one that wakes up can change more
-  // than all others together: the same change, the mean step beside it, and without η the mean of
+  StepRecord idle;         // how many inputs are idle both before the step and after it
+  StepRecord idle_in_one;  // how many are idle before it or after it only
+  // The same change of those inputs alone that are idle neither before nor after the step, because one that wakes
+  // up can change more than all others together; the mean step beside it; and without η the mean of
   // |1/√v̂_t − 1/√v̂_{t−1}| in proportion to that of 1/√v̂_t.
   StepRecord awake_change;
   StepRecord awake_step;

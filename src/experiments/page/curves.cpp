@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -12,7 +13,6 @@
 #include "experiments/shelf/divergence.h"
 #include "report/format.h"
 #include "report/mean_and_error.h"
-#include "train/bench/timed_work.h"
 
 namespace adaact {
 namespace {
@@ -42,23 +42,17 @@ std::vector<double> train_accuracies_of(const RunHistory& run) {
   return accuracies;
 }
 
-/// The mean of the seeds after each epoch that all of them have.
-std::vector<double> mean_curve(const std::vector<const RunHistory*>& runs,
-                               std::vector<double> (*accuracies)(const RunHistory& run)) {
+/// The mean of the runs after each epoch that all of them have.
+std::vector<MeanAndError> mean_curve(const std::vector<const RunHistory*>& runs,
+                                     std::vector<double> (*accuracies)(const RunHistory& run)) {
   std::vector<std::vector<double>> curves;
   curves.reserve(runs.size());
   for (const auto* run : runs) curves.push_back(accuracies(*run));
-  std::vector<double> means;
-  const auto is_there = [&](const std::vector<double>& curve) {
-    return curve.size() > means.size();
-  };
-  while (!curves.empty() && std::all_of(curves.begin(), curves.end(), is_there)) {
-    std::vector<double> of_epoch;
-    of_epoch.reserve(curves.size());
-    for (const auto& curve : curves) of_epoch.push_back(curve[means.size()]);
-    means.push_back(mean_of(of_epoch));
-  }
-  return means;
+  return mean_of_curves(curves);
+}
+
+Point percent_at(double x, const MeanAndError& accuracy) {
+  return with_band(x, {100.0 * accuracy.mean, 100.0 * accuracy.standard_error});
 }
 
 double last_of(const std::vector<double>& accuracies) { return accuracies.back(); }
@@ -78,6 +72,15 @@ std::vector<double> of_each_run(const RunSeries& series,
   return numbers;
 }
 
+OverSeeds over_seeds(const RunSeries& series,
+                     double (*number)(const std::vector<double>& accuracies)) {
+  const auto values = of_each_run(series, number);
+  if (values.empty()) return {kNaN, kNaN, 0, 0};
+  const auto [mean, error] = mean_and_error(values);
+  const auto seeds = seeds_in(series.runs).size();
+  return {mean, error, seeds, seeds};
+}
+
 std::string with_error(const std::vector<double>& accuracies) {
   if (accuracies.empty()) return kNothing;
   const auto [mean, error] = mean_and_error(accuracies);
@@ -85,6 +88,36 @@ std::string with_error(const std::vector<double>& accuracies) {
 }
 
 }  // namespace
+
+std::vector<MeanAndError> mean_of_curves(const std::vector<std::vector<double>>& curves) {
+  std::vector<MeanAndError> means;
+  const auto is_there = [&](const std::vector<double>& curve) {
+    return curve.size() > means.size();
+  };
+  while (!curves.empty() && std::all_of(curves.begin(), curves.end(), is_there)) {
+    std::vector<double> at_this_place;
+    at_this_place.reserve(curves.size());
+    for (const auto& curve : curves) at_this_place.push_back(curve[means.size()]);
+    means.push_back(mean_and_error(at_this_place));
+  }
+  return means;
+}
+
+Point with_band(double x, const MeanAndError& y) {
+  return {x, y.mean, std::isfinite(y.standard_error) ? y.standard_error : 0.0};
+}
+
+std::set<std::uint64_t> seeds_in(const std::vector<const RunHistory*>& runs) {
+  std::set<std::uint64_t> seeds;
+  for (const auto* run : runs) seeds.insert(run->config.seed);
+  return seeds;
+}
+
+std::string count_text(const std::vector<const RunHistory*>& runs) {
+  const auto seeds = seeds_in(runs).size();
+  const auto text = std::to_string(seeds) + (seeds == 1 ? " seed" : " seeds");
+  return seeds == runs.size() ? text : std::to_string(runs.size()) + " runs of " + text;
+}
 
 std::vector<RunSeries> series_of(const Found& found) {
   std::vector<RunSeries> all;
@@ -124,44 +157,61 @@ Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images) {
     Series curve{series.name, {}, series.style};
     const auto means = mean_curve(series.runs, train ? train_accuracies_of : accuracies_of);
     for (std::size_t epoch = 0; epoch < means.size(); ++epoch) {
-      curve.points.push_back({static_cast<double>(epoch + 1), 100.0 * means[epoch]});
+      curve.points.push_back(percent_at(static_cast<double>(epoch + 1), means[epoch]));
     }
     plot.series.push_back(std::move(curve));
   }
   return plot;
 }
 
-RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs) {
-  RunHistory mean;
-  if (runs.empty()) return mean;
-  mean.config = runs.front()->config;
-  const auto train = mean_curve(runs, train_accuracies_of);  // as far as all of them came
-  const auto test = mean_curve(runs, accuracies_of);
-  for (std::size_t i = 0; i < train.size(); ++i) {
-    std::vector<double> seconds;
-    seconds.reserve(runs.size());
-    for (const auto* run : runs) seconds.push_back(run->epochs[i].seconds);
-    EpochMetrics epoch;
-    epoch.epoch = static_cast<std::int64_t>(i);
-    epoch.train_top1 = train[i];
-    epoch.test.top1 = test[i];
-    epoch.seconds = median(seconds);
-    mean.epochs.push_back(epoch);
+std::vector<MeanAndError> mean_test_accuracies(const std::vector<const RunHistory*>& runs) {
+  return mean_curve(runs, accuracies_of);
+}
+
+Plot accuracy_by_seconds_plot(const std::vector<RunSeries>& all) {
+  Axis axis{"seconds of training"};
+  axis.from_zero = true;
+  axis.tight = true;
+  Plot plot{"Test accuracy against seconds", axis, {"test top-1", " %"}, {}};
+  for (const auto& series : all) {
+    Series curve{series.name, {}, series.style};
+    const auto means = mean_test_accuracies(series.runs);
+    const auto seconds = fastest_seconds(series.runs);
+    for (std::size_t epoch = 0; epoch < std::min(means.size(), seconds.size()); ++epoch) {
+      curve.points.push_back(percent_at(seconds[epoch], means[epoch]));
+    }
+    plot.series.push_back(std::move(curve));
   }
-  return mean;
+  return plot;
+}
+
+const RunHistory* fastest_of(const std::vector<const RunHistory*>& runs) {
+  const RunHistory* fastest = nullptr;
+  for (const auto* run : runs) {
+    if (run->divergence || run->epochs.empty()) continue;
+    const bool is_faster =
+        fastest == nullptr || run->epochs.back().seconds < fastest->epochs.back().seconds;
+    if (is_faster) fastest = run;
+  }
+  return fastest;
+}
+
+std::optional<double> fastest_training(const std::vector<const RunHistory*>& runs) {
+  const auto* fastest = fastest_of(runs);
+  return fastest == nullptr ? std::nullopt : std::optional(fastest->epochs.back().seconds);
+}
+
+std::vector<double> fastest_seconds(const std::vector<const RunHistory*>& runs) {
+  std::vector<double> seconds;
+  if (const auto* fastest = fastest_of(runs)) {
+    for (const auto& epoch : fastest->epochs) seconds.push_back(epoch.seconds);
+  }
+  return seconds;
 }
 
 double final_top1_of_run(const RunHistory& run) {
   const auto accuracies = accuracies_of(run);
   return accuracies.empty() ? kNaN : last_of(accuracies);
-}
-
-std::optional<double> median_seconds(const std::vector<const RunHistory*>& runs) {
-  std::vector<double> seconds;
-  for (const auto* run : runs) {
-    if (!run->divergence) seconds.push_back(run->epochs.back().seconds);
-  }
-  return seconds.empty() ? std::nullopt : std::optional(median(seconds));
 }
 
 double final_top1(const RunSeries& series) { return mean_of(of_each_run(series, last_of)); }
@@ -186,12 +236,12 @@ Cell series_cell(const RunSeries& series) {
 
 Table accuracy_table(const std::vector<RunSeries>& all) {
   Table table{"Test accuracy", {{text("Run"), ""}}, {}};
-  for (const char* heading : {"Seeds", "Final test top‑1", "Best test top‑1"}) {
+  for (const char* heading : {"Runs", "Final test top‑1", "Best test top‑1"}) {
     table.heading.push_back({text(heading), "number"});
   }
   for (const auto& series : all) {
     table.rows.push_back({series_cell(series),
-                          {text(std::to_string(series.runs.size())), "number"},
+                          {text(count_text(series.runs)), "number"},
                           {text(with_error(of_each_run(series, last_of))), "number"},
                           {text(with_error(of_each_run(series, best_of))), "number"}});
   }
@@ -200,7 +250,8 @@ Table accuracy_table(const std::vector<RunSeries>& all) {
 
 nlohmann::ordered_json accuracy_json(const RunSeries& series) {
   return {{"name", series.name},
-          {"seeds", series.runs.size()},
+          {"seeds", seeds_in(series.runs).size()},
+          {"runs", series.runs.size()},
           {"state", state_of(series)},
           {"diverged", divergences_json(series.runs)},
           {"final_test_top1", final_top1(series)},
@@ -224,18 +275,10 @@ std::string points(double fraction) {
   return result;
 }
 
-OverSeeds over_seeds(const std::vector<double>& values) {
-  if (values.empty()) return {kNaN, kNaN, 0, 0};
-  const auto [mean, error] = mean_and_error(values);
-  return {mean, error, values.size(), values.size()};
-}
-
-OverSeeds final_over_seeds(const RunSeries& series) {
-  return over_seeds(of_each_run(series, last_of));
-}
+OverSeeds final_over_seeds(const RunSeries& series) { return over_seeds(series, last_of); }
 
 OverSeeds early_over_seeds(const RunSeries& series) {
-  return over_seeds(of_each_run(series, mean_of_first_tenth));
+  return over_seeds(series, mean_of_first_tenth);
 }
 
 OverSeeds operator-(const OverSeeds& one, const OverSeeds& other) {
@@ -281,10 +324,29 @@ Judgement judge(const std::vector<Lead>& leads) {
   return {Finding::Verdict::Open, close + "."};
 }
 
+namespace {
+
+/// Whether each setting has as many seeds as a verdict asks for, or as were planned: other seeds than the plan's
+/// are as good.
+bool has_enough_runs(const Found& found) {
+  std::map<std::string, std::pair<std::set<std::uint64_t>, std::set<std::uint64_t>>> seeds;
+  for (const auto& run : found.runs) {
+    auto& [planned, there] = seeds[run.planned.series];
+    planned.insert(run.planned.config.seed);
+    if (run.history) there.insert(run.planned.config.seed);
+  }
+  return std::all_of(seeds.begin(), seeds.end(), [](const auto& of_series) {
+    const auto& [planned, there] = of_series.second;
+    return there.size() >= std::min(planned.size(), kFewestSeeds);
+  });
+}
+
+}  // namespace
+
 std::vector<Finding> open_until_complete(const Found& found, std::vector<Finding> findings) {
-  if (found.is_complete()) return findings;
+  if (has_enough_runs(found) && found.missing().measurements.empty()) return findings;
   for (auto& finding : findings) {
-    finding.measured = "Not all of its runs have been carried out yet.";
+    finding.measured = "Not all of its runs have been carried out yet. So far: " + finding.measured;
     finding.verdict = Finding::Verdict::Open;
   }
   return findings;

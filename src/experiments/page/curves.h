@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/shelf/experiment.h"
+#include "report/mean_and_error.h"
 #include "report/page.h"
 #include "report/plot.h"
 
@@ -17,12 +19,23 @@ namespace adaact {
 
 // What figures that compare training runs have in common.
 
-/// The runs that a legend calls by one name: one for each seed.
+/// The runs that a legend calls by one name: all that were carried out with one setting. Not one for each
+/// seed, because a seed may have been trained more than once.
 struct RunSeries {
   std::string name;
-  std::size_t style = 0;                // in plots
-  std::vector<const RunHistory*> runs;  // of the seeds that were carried out
+  std::size_t style = 0;  // in plots
+  std::vector<const RunHistory*> runs;
 };
+
+/// The mean of several curves in each place that all of them have.
+std::vector<MeanAndError> mean_of_curves(const std::vector<std::vector<double>>& curves);
+/// A point with a band of its standard error; without one where that is not known.
+Point with_band(double x, const MeanAndError& y);
+
+/// The different seeds of such runs.
+std::set<std::uint64_t> seeds_in(const std::vector<const RunHistory*>& runs);
+/// "1 seed", "5 seeds", "13 runs of 8 seeds".
+std::string count_text(const std::vector<const RunHistory*>& runs);
 
 /// All series of a plan, in its order. They refer to `found`, which must outlive them.
 std::vector<RunSeries> series_of(const Found& found);
@@ -32,13 +45,18 @@ enum class ImageSet : std::uint8_t { Train, Test };
 
 /// An axis that counts epochs from the beginning of training.
 Axis epoch_axis();
-/// Top-1 after each epoch, the mean of the seeds; of a run that diverged with the accuracy of
-/// guessing in the epochs that it lacks.
+/// Top-1 after each epoch, the mean of the runs with a band of its standard error; of a run that diverged with
+/// the accuracy of guessing in the epochs that it lacks.
 Plot accuracy_plot(const std::vector<RunSeries>& all, ImageSet images);
+/// Test top-1 in the same way against the seconds of the fastest run.
+Plot accuracy_by_seconds_plot(const std::vector<RunSeries>& all);
 
-/// One run in the place of several seeds, for plots, as far as all of them came. After each epoch it has
-/// the mean of their accuracies and the median of their seconds: a seed may have shared its machine.
-RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
+/// What those plots show of a series: test accuracies after each epoch that all of its runs have, and
+/// seconds of training.
+std::vector<MeanAndError> mean_test_accuracies(const std::vector<const RunHistory*>& runs);
+/// Seconds of training at the end of each epoch, of the fastest run that did not diverge: others may have shared
+/// their machine. Empty where there is none.
+std::vector<double> fastest_seconds(const std::vector<const RunHistory*>& runs);
 
 // Test accuracy as a fraction. A run that ended because it diverged has learned nothing that lasts: in
 // the epochs that it lacks its accuracy counts as that of guessing.
@@ -46,11 +64,12 @@ RunHistory mean_over_seeds(const std::vector<const RunHistory*>& runs);
 /// Test accuracy after the last epoch; NaN before the first one.
 double final_top1_of_run(const RunHistory& run);
 
-/// Seconds of training, the median of the runs that did not diverge: one may have shared its
-/// machine. Nothing where all of them did.
-std::optional<double> median_seconds(const std::vector<const RunHistory*>& runs);
+/// The fastest of the runs that did not diverge; null where all of them did.
+const RunHistory* fastest_of(const std::vector<const RunHistory*>& runs);
+/// The seconds that it was trained; nothing where all of them diverged.
+std::optional<double> fastest_training(const std::vector<const RunHistory*>& runs);
 
-// Test accuracies of a series, the mean of its seeds; NaN where there is no run.
+// Test accuracies of a series, the mean of its runs; NaN where there is no run.
 double final_top1(const RunSeries& series);
 double best_top1(const RunSeries& series);
 /// The mean over the first tenth of the epochs: higher where training converges faster.
@@ -61,7 +80,7 @@ std::string state_of(const RunSeries& series);
 
 /// A cell with a series' line in the plots, its name and its state.
 Cell series_cell(const RunSeries& series);
-/// Final and best test accuracy, with standard errors where there are several seeds.
+/// Final and best test accuracy, with standard errors where there are several runs.
 Table accuracy_table(const std::vector<RunSeries>& all);
 nlohmann::ordered_json accuracy_json(const RunSeries& series);
 
@@ -76,12 +95,11 @@ inline constexpr std::size_t kFewestSeeds = 3;
 /// An accuracy as several seeds have it, a fraction; or a difference or a mean of such.
 struct OverSeeds {
   double mean = 0.0;            // NaN where there is none
-  double standard_error = 0.0;  // NaN of fewer than two seeds
+  double standard_error = 0.0;  // NaN of fewer than two runs
   std::size_t seeds = 0;        // the fewest of its parts
   std::size_t most_seeds = 0;   // the most of its parts
 };
 
-OverSeeds over_seeds(const std::vector<double>& values);
 OverSeeds final_over_seeds(const RunSeries& series);
 OverSeeds early_over_seeds(const RunSeries& series);
 OverSeeds operator-(const OverSeeds& one, const OverSeeds& other);

@@ -22,13 +22,14 @@ void add_notice(const std::string& heading, const std::string& sentence, Page& p
       Markup{"\n"});
 }
 
-/// "5 of 35 runs"; empty where all are there.
-template <typename Pieces, typename IsThere>
-std::string part_of(const Pieces& pieces, const char* what, const IsThere& is_there) {
-  const auto there =
-      static_cast<std::size_t>(std::count_if(pieces.begin(), pieces.end(), is_there));
-  if (there == pieces.size()) return "";
-  return std::to_string(there) + " of " + std::to_string(pieces.size()) + " " + what;
+/// "5 of 35 runs"; empty where all that were planned are there.
+template <typename Pieces, typename IsMissing>
+std::string part_of(const Pieces& pieces, std::size_t planned, const char* what,
+                    const IsMissing& is_missing) {
+  const auto missing =
+      static_cast<std::size_t>(std::count_if(pieces.begin(), pieces.end(), is_missing));
+  if (missing == 0) return "";
+  return std::to_string(planned - missing) + " of " + std::to_string(planned) + " " + what;
 }
 
 /// "9 runs in bf16, 1 in tf32"
@@ -59,10 +60,10 @@ void add_notices(const ExperimentPlan& plan, const std::vector<std::string>& dep
     add_notice("Not in float32, which the paper's are taken to be in:", rounded_runs + ".", page);
   }
   std::vector<std::string> parts{
-      part_of(found.runs, "runs", [](const Found::Run& run) { return run.history.has_value(); }),
-      part_of(found.measurements, "measurements", [](const Found::Measurement& measurement) {
-        return measurement.measured.has_value();
-      })};
+      part_of(found.runs, plan.runs.size(), "runs",
+              [](const Found::Run& run) { return !run.history; }),
+      part_of(found.measurements, plan.measurements.size(), "measurements",
+              [](const Found::Measurement& measurement) { return !measurement.measured; })};
   parts.erase(std::remove(parts.begin(), parts.end(), ""), parts.end());
   if (!parts.empty()) add_notice("Not all is there yet:", joined(parts) + ".", page);
 }

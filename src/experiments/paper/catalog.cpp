@@ -9,10 +9,22 @@
 namespace adaact {
 
 const std::vector<const Experiment*>& experiments() {
-  static const std::vector<const Experiment*> all{
-      &fig_activation_variance(), &fig_covariance_heatmap(), &fig_power(),         &fig_bounded(),
-      &fig_step_size(),           &fig_no_batchnorm(),       &fig_cifar(),         &table_cifar(),
-      &table_imagenet_resnet(),   &table_imagenet_vit(),     &theory_convergence()};
+  static const std::vector<const Experiment*> all{&fig_activation_variance(),
+                                                  &fig_covariance_heatmap(),
+                                                  &fig_power(),
+                                                  &fig_bounded(),
+                                                  &fig_step_size(),
+                                                  &fig_no_batchnorm(),
+                                                  &fig_cifar(),
+                                                  &table_cifar(),
+                                                  &table_imagenet_resnet(),
+                                                  &table_imagenet_vit(),
+                                                  &theory_convergence(),
+                                                  &weight_decay(),
+                                                  &foof_variants(),
+                                                  &full_covariance_cost(),
+                                                  &lenet_rates(),
+                                                  &equal_effort()};
   return all;
 }
 

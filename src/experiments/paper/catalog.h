@@ -7,7 +7,7 @@
 
 namespace adaact {
 
-/// Every figure and table of the paper, in its order.
+/// Every figure and table of the paper, in its order, and after them what it leaves open.
 const std::vector<const Experiment*>& experiments();
 /// An error with the nearest name where there is none.
 const Experiment& experiment_named(const std::string& name);
@@ -25,5 +25,12 @@ const Experiment& table_cifar();
 const Experiment& table_imagenet_resnet();
 const Experiment& table_imagenet_vit();
 const Experiment& theory_convergence();
+
+// Questions that the paper's text or its numbers raise, and that it has no figure or table for.
+const Experiment& weight_decay();
+const Experiment& foof_variants();
+const Experiment& full_covariance_cost();
+const Experiment& lenet_rates();
+const Experiment& equal_effort();
 
 }  // namespace adaact

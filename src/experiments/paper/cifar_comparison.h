@@ -20,7 +20,7 @@ struct CifarCell {
   std::string dataset;
   std::string model;
   std::string optimizer;
-  std::vector<const RunHistory*> runs;  // of the seeds that were carried out
+  std::vector<const RunHistory*> runs;  // all that were carried out
 
   std::string title() const;  // "ResNet-20 on CIFAR-10"
 };

@@ -7,6 +7,7 @@
 #include "experiments/paper/lenet_variances.h"
 #include "experiments/paper/paper_runs.h"
 #include "experiments/shelf/divergence.h"
+#include "report/mean_and_error.h"
 
 namespace adaact {
 namespace {
@@ -29,8 +30,13 @@ Plot by_layer(const std::vector<RunSeries>& all, const std::string& title, const
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
     for (const auto& layer : layers) {
-      curve.points.push_back(
-          {static_cast<double>(curve.points.size() + 1), quantity(series, layer)});
+      std::vector<double> of_runs;
+      for (const auto* run : series.runs) {
+        of_runs.push_back(quantity({series.name, series.style, {run}}, layer));
+      }
+      const double error = of_runs.empty() ? 0.0 : mean_and_error(of_runs).standard_error;
+      curve.points.push_back(with_band(static_cast<double>(curve.points.size() + 1),
+                                       {quantity(series, layer), error}));
     }
     plot.series.push_back(std::move(curve));
   }
@@ -42,8 +48,8 @@ Plot variance_over_epochs(const std::vector<RunSeries>& all, const std::string& 
   plot.y.scale = Scale::Logarithmic;
   for (const auto& series : all) {
     Series curve{series.name, {}, series.style};
-    for (const auto& variance : variances_by_epoch(series, layer)) {
-      curve.points.push_back({static_cast<double>(curve.points.size() + 1), variance.mean});
+    for (const auto& mean : mean_variances_by_epoch(series, layer)) {
+      curve.points.push_back(with_band(static_cast<double>(curve.points.size() + 1), mean));
     }
     plot.series.push_back(std::move(curve));
   }

@@ -11,7 +11,6 @@
 #include "experiments/paper/paper_runs.h"
 #include "experiments/shelf/divergence.h"
 #include "report/format.h"
-#include "report/run_plots.h"
 #include "train/run/environment.h"
 
 namespace adaact {
@@ -63,7 +62,7 @@ Finding adaptive_methods_begin_faster(const SeriesByOptimizer& all, const std::s
   return finding;
 }
 
-/// The processors and GPUs that a run was carried out with; none where it is not known.
+/// The processors and GPUs that a run was carried out with; none where one of them is not known.
 std::set<std::string> hardware_of(const RunHistory& run) {
   std::set<std::string> hardware;
   const auto text_of = [](const ordered_json& start, const char* name, const char* otherwise) {
@@ -71,34 +70,30 @@ std::set<std::string> hardware_of(const RunHistory& run) {
     return is_told ? start.at(name).get<std::string>() : otherwise;
   };
   for (const auto& start : environments_in(run.folder)) {
-    hardware.insert(text_of(start, "processor", "unknown") + ", " +
-                    text_of(start, "gpu", "no GPU"));
+    const auto processor = text_of(start, "processor", "");
+    if (processor.empty()) return {};
+    hardware.insert(processor + ", " + text_of(start, "gpu", "no GPU"));
   }
   return hardware;
 }
 
-/// Why times of a column are not comparable; empty where they are.
+/// Why times of a column, of the fastest run of each cell, are not comparable; empty where they are.
 std::string obstacle_to_times(const CifarColumn& column) {
   std::set<std::string> ways;
   std::set<std::string> hardware;
   for (const auto& cell : column) {
-    for (const auto* run : cell.runs) {
-      if (run->divergence) return "a run diverged, whose time is not that of a whole training";
-      const auto& config = run->config;
-      ways.insert(config.device + " " + config.precision + " " + config.memory_format);
-      const auto of_run = hardware_of(*run);
-      if (of_run.empty()) return "it is not known which machine each run was carried out on";
-      hardware.insert(of_run.begin(), of_run.end());
-    }
+    if (cell.runs.empty()) continue;
+    const auto* run = fastest_of(cell.runs);
+    if (run == nullptr) return "all runs of " + optimizer_title(cell.optimizer) + " diverged";
+    const auto& config = run->config;
+    ways.insert(config.device + " " + config.precision + " " + config.memory_format);
+    const auto of_run = hardware_of(*run);
+    if (of_run.empty()) return "it is not known which machine each run was carried out on";
+    hardware.insert(of_run.begin(), of_run.end());
   }
   if (ways.size() > 1) return "the runs are of different devices or precisions";
   if (hardware.size() > 1) return "the runs are of different processors or GPUs";
   return "";
-}
-
-/// Seconds of the whole training; the median, because seeds may have shared a GPU.
-double seconds_of(const RunSeries& series) {
-  return mean_over_seeds(series.runs).epochs.back().seconds;
 }
 
 std::vector<Finding> findings_about_times(const CifarColumn& column, const SeriesByOptimizer& all,
@@ -114,7 +109,7 @@ std::vector<Finding> findings_about_times(const CifarColumn& column, const Serie
     std::map<std::string, double> seconds;
     std::string list;
     for (const auto& optimizer : paper_optimizers()) {
-      seconds[optimizer] = seconds_of(all.at(optimizer));
+      seconds[optimizer] = fastest_training(all.at(optimizer).runs).value();
       list += (list.empty() ? "" : ", ") + optimizer_title(optimizer) + " " +
               duration(seconds[optimizer]);
     }
@@ -150,26 +145,23 @@ class FigCifar : public Experiment {
   }
 
   ExperimentPlan plan(const ExperimentForm& form) const override {
-    return cifar_comparison(form, seeds_of(form, {0}));
+    return cifar_comparison(form, seeds_of(form, {0, 1, 2, 3, 4}));
   }
 
   void draw(const Found& found, Page& page) const override {
     for (const auto& column : cifar_columns(found)) {
       if (is_empty(column)) continue;
-      std::vector<NamedRun> runs;  // those without epochs keep the colours of the others in place
-      runs.reserve(column.size());
+      std::vector<RunSeries> series;  // one without runs keeps the colours of the others in place
+      series.reserve(column.size());
       for (const auto& cell : column) {
-        runs.push_back({optimizer_title(cell.optimizer), mean_over_seeds(cell.runs)});
+        series.push_back({optimizer_title(cell.optimizer), series.size(), cell.runs});
       }
       page.add_heading(column.front().title());
       const auto name = column.front().dataset + "_" + column.front().model;
-      const auto groups = each_alone(runs);
-      page.add_figures(
-          {page.figure(course_plot(groups, Quantity::TestAccuracy, Against::Epochs),
-                       name + "_epochs", "After each epoch, the mean of the seeds that are there."),
-           page.figure(course_plot(groups, Quantity::TestAccuracy, Against::Seconds),
-                       name + "_seconds",
-                       "Of training, without evaluation; the median of the seeds.")});
+      page.add_figures({page.figure(accuracy_plot(series, ImageSet::Test), name + "_epochs",
+                                    "After each epoch, the mean of the runs that are there."),
+                        page.figure(accuracy_by_seconds_plot(series), name + "_seconds",
+                                    "Of training, without evaluation; of the fastest run.")});
       for (const auto& cell : column) {
         const auto divergence = divergence_text(cell.runs);
         if (divergence.empty()) continue;
@@ -199,15 +191,15 @@ class FigCifar : public Experiment {
         ordered_json object{{"dataset", cell.dataset},
                             {"model", cell.model},
                             {"optimizer", cell.optimizer},
-                            {"seeds", ordered_json::array()},
+                            {"seeds", seeds_in(cell.runs)},
+                            {"runs", cell.runs.size()},
                             {"diverged", divergences_json(cell.runs)},
                             {"test_top1", ordered_json::array()},
                             {"seconds", ordered_json::array()}};
-        for (const auto* run : cell.runs) object["seeds"].push_back(run->config.seed);
-        for (const auto& epoch : mean_over_seeds(cell.runs).epochs) {
-          object["test_top1"].push_back(epoch.test.top1);
-          object["seconds"].push_back(epoch.seconds);
+        for (const auto& accuracy : mean_test_accuracies(cell.runs)) {
+          object["test_top1"].push_back(accuracy.mean);
         }
+        for (const auto seconds : fastest_seconds(cell.runs)) object["seconds"].push_back(seconds);
         list.push_back(std::move(object));
       }
     }

@@ -7,10 +7,12 @@
 
 #include "experiments/measure/neighbouring_data.h"
 #include "experiments/measure/step_sizes.h"
+#include "experiments/page/curves.h"
 #include "experiments/page/training_phases.h"
 #include "experiments/paper/catalog.h"
 #include "experiments/paper/paper_runs.h"
 #include "experiments/shelf/machine.h"
+#include "io/joined.h"
 #include "report/format.h"
 #include "train/run/run_parts.h"
 
@@ -91,10 +93,6 @@ StepRecord record_of(const Measured& measured, const char* name) {
   return StepRecord::from_json(measured.values.at(name));
 }
 
-std::string mean_of_last_epoch(const Measured& measured, const char* name) {
-  return fixed(record_of(measured, name).means().back(), 1);
-}
-
 std::vector<double> quotients(const std::vector<double>& dividends,
                               const std::vector<double>& divisors) {
   TORCH_CHECK(dividends.size() == divisors.size(), "records of steps are of ", dividends.size(),
@@ -109,13 +107,32 @@ std::vector<double> sums_so_far(std::vector<double> values) {
   return values;
 }
 
-/// A series of values at 1, 2, …
-Series series_of(const std::string& name, const std::vector<double>& values, std::size_t style) {
+/// A measurement of several seeds.
+using OfSeeds = std::vector<const Measured*>;
+
+/// A part of a record that is a curve: its means, its maxima or its first steps.
+using CurveOf = const std::vector<double>& (StepRecord::*)() const;
+
+/// The curve of each seed.
+std::vector<std::vector<double>> curves_of(const OfSeeds& measured, const char* record,
+                                           CurveOf curve) {
+  std::vector<std::vector<double>> curves;
+  for (const auto* each : measured) curves.push_back((record_of(*each, record).*curve)());
+  return curves;
+}
+
+/// The mean of curves at 1, 2, …
+Series mean_series(const std::string& name, const std::vector<std::vector<double>>& curves,
+                   std::size_t style) {
   Series series{name, {}, style};
-  for (const auto value : values) {
-    series.points.push_back({static_cast<double>(series.points.size() + 1), value});
+  for (const auto& mean : mean_of_curves(curves)) {
+    series.points.push_back(with_band(static_cast<double>(series.points.size() + 1), mean));
   }
   return series;
+}
+
+std::string mean_of_last_epoch(const OfSeeds& measured, const char* record) {
+  return fixed(mean_of_curves(curves_of(measured, record, &StepRecord::means)).back().mean, 1);
 }
 
 Plot logarithmic_plot(const std::string& title, const std::string& against, const std::string& what,
@@ -134,61 +151,62 @@ std::string from_to(const std::vector<double>& epochs, std::string (*format)(dou
 }
 constexpr char kOverTraining[] = "From the first to the last tenth of training ";
 
-void draw_changes(const Measured& measured, const std::string& suffix, Page& page) {
-  const auto change = record_of(measured, "change");
-  const auto awake_change = record_of(measured, "awake_change");
-  const auto awake_step = record_of(measured, "awake_step");
-  const auto root_change = record_of(measured, "awake_root_change");
+void draw_changes(const OfSeeds& measured, Page& page) {
+  const auto series = [&](const char* name, const char* record, std::size_t style,
+                          CurveOf curve = &StepRecord::means) {
+    return mean_series(name, curves_of(measured, record, curve), style);
+  };
   page.add_figures(
       {page.figure(
-           logarithmic_plot("Change of the step between iterations", "epochs", "change of η/√v̂",
-                            {series_of("all weights", change.means(), 0),
-                             series_of("of awake inputs", awake_change.means(), 1)}),
-           "step_change" + suffix, "Mean over weights and over the steps of each epoch."),
+           logarithmic_plot(
+               "Change of the step between iterations", "epochs", "change of η/√v̂",
+               {series("all weights", "change", 0), series("of awake inputs", "awake_change", 1)}),
+           "step_change", "Mean over weights and over the steps of each epoch."),
        page.figure(
-           logarithmic_plot("The same beside the step itself", "epochs", "mean over weights",
-                            {series_of("step η_t/√v̂_t", awake_step.means(), 2),
-                             series_of("change", awake_change.means(), 1)}),
-           "step_size" + suffix, "Of awake inputs. Mean of each epoch."),
+           logarithmic_plot(
+               "The same beside the step itself", "epochs", "mean over weights",
+               {series("step η_t/√v̂_t", "awake_step", 2), series("change", "awake_change", 1)}),
+           "step_size", "Of awake inputs. Mean of each epoch."),
        page.figure(logarithmic_plot("Change of 1/√v̂ alone", "epochs", "in proportion to 1/√v̂",
-                                    {series_of("mean", root_change.means(), 0),
-                                     series_of("largest of the epoch", root_change.maxima(), 1)}),
-                   "root_change" + suffix,
+                                    {series("mean", "awake_root_change", 0),
+                                     series("largest of the epoch", "awake_root_change", 1,
+                                            &StepRecord::maxima)}),
+                   "root_change",
                    "Of awake inputs. Without η, which falls from epoch to epoch whatever they do."),
-       page.figure(logarithmic_plot("The first steps", "steps, from the second", "change of η/√v̂",
-                                    {series_of("all weights", change.first_steps(), 0),
-                                     series_of("of awake inputs", awake_change.first_steps(), 1)}),
-                   "step_change_first" + suffix, "Mean over weights.")});
+       page.figure(logarithmic_plot(
+                       "The first steps", "steps, from the second", "change of η/√v̂",
+                       {series("all weights", "change", 0, &StepRecord::first_steps),
+                        series("of awake inputs", "awake_change", 1, &StepRecord::first_steps)}),
+                   "step_change_first", "Mean over weights.")});
 }
 
-void draw_differences(const Measured& measured, const std::string& suffix, Page& page) {
-  const auto term_a = record_of(measured, "term_a");
-  const auto awake = record_of(measured, "awake_term_a");
-  const auto root_norm = record_of(measured, "root_norm");
-  const auto term_b = record_of(measured, "term_b");
-  const auto delta = record_of(measured, "delta");
-  const auto norm = record_of(measured, "norm");
+void draw_differences(const OfSeeds& measured, Page& page) {
+  const auto series = [&](const char* name, const char* record, std::size_t style,
+                          CurveOf curve = &StepRecord::means) {
+    return mean_series(name, curves_of(measured, record, curve), style);
+  };
+  auto sums_of_term_a = curves_of(measured, "term_a", &StepRecord::means);
+  for (auto& curve : sums_of_term_a) curve = sums_so_far(std::move(curve));
   page.add_figures(
       {page.figure(
            logarithmic_plot("Steps under neighbouring data sets", "epochs", "norm over weights",
-                            {series_of("term A: ‖1/√v̂ − 1/√v̂′‖", term_a.means(), 0),
-                             series_of("its part of inputs awake in both", awake.means(), 1),
-                             series_of("‖1/√v̂‖", root_norm.means(), 2)}),
-           "neighbours_term_a" + suffix, "Mean of each epoch."),
-       page.figure(logarithmic_plot(
-                       "Distance of the two models", "epochs", "norm over parameters",
-                       {series_of("Δ = ‖θ − θ′‖", delta.means(), 0),
-                        series_of("term B", term_b.means(), 1), series_of("‖θ‖", norm.means(), 2)}),
-                   "neighbours_delta" + suffix, "Mean of each epoch."),
+                            {series("term A: ‖1/√v̂ − 1/√v̂′‖", "term_a", 0),
+                             series("its part of inputs awake in both", "awake_term_a", 1),
+                             series("‖1/√v̂‖", "root_norm", 2)}),
+           "neighbours_term_a", "Mean of each epoch."),
+       page.figure(logarithmic_plot("Distance of the two models", "epochs", "norm over parameters",
+                                    {series("Δ = ‖θ − θ′‖", "delta", 0),
+                                     series("term B", "term_b", 1), series("‖θ‖", "norm", 2)}),
+                   "neighbours_delta", "Mean of each epoch."),
        page.figure(logarithmic_plot("Sum of term A", "epochs", "sum of the epochs' means",
-                                    {series_of("term A", sums_so_far(term_a.means()), 0)}),
-                   "neighbours_sum" + suffix,
+                                    {mean_series("term A", sums_of_term_a, 0)}),
+                   "neighbours_sum",
                    "Times the steps of an epoch, this is the sum in the theorem."),
        page.figure(logarithmic_plot("The first steps", "steps", "norm",
-                                    {series_of("term A", term_a.first_steps(), 0),
-                                     series_of("Δ", delta.first_steps(), 1),
-                                     series_of("‖1/√v̂‖", root_norm.first_steps(), 2)}),
-                   "neighbours_first" + suffix,
+                                    {series("term A", "term_a", 0, &StepRecord::first_steps),
+                                     series("Δ", "delta", 1, &StepRecord::first_steps),
+                                     series("‖1/√v̂‖", "root_norm", 2, &StepRecord::first_steps)}),
+                   "neighbours_first",
                    "Nothing differs before the step that sees the other sample.")});
 }
 
@@ -271,6 +289,28 @@ bool has_several_seeds(const Found& found) {
   });
 }
 
+/// What all seeds measured of one difference; nothing where no seed did.
+void draw_difference(const char* difference, void (*draw_figures)(const OfSeeds&, Page&),
+                     const Found& found, Page& page) {
+  OfSeeds measured;
+  std::vector<std::string> seeds;
+  for (const auto& each : found.measurements) {
+    if (!each.measured || each.planned.series != difference) continue;
+    measured.push_back(&*each.measured);
+    seeds.push_back(each.planned.setting.at("seed").dump());
+  }
+  if (measured.empty()) return;
+  page.add_heading(std::string("Difference ") + difference);
+  page.add_paragraph(seeds.size() == 1 ? "Seed " + seeds.front() + "."
+                                       : "The mean of seeds " + joined(seeds) +
+                                             ", with a band of its standard error.");
+  draw_figures(measured, page);
+  page.add_paragraph(
+      "Idle inputs in the last epoch: " + mean_of_last_epoch(measured, "idle_inputs") +
+      " in the mean, left out; idle on one side only, and not left out: " +
+      mean_of_last_epoch(measured, "inputs_idle_in_one") + ".");
+}
+
 class StepSize : public Experiment {
  public:
   std::string name() const override { return "fig-step-size"; }
@@ -281,7 +321,7 @@ class StepSize : public Experiment {
 
   ExperimentPlan plan(const ExperimentForm& form) const override {
     ExperimentPlan plan;
-    for (const auto seed : seeds_of(form, {0})) {
+    for (const auto seed : seeds_of(form, {0, 1, 2})) {
       auto config = paper_run("adaact", "lenet5", dataset_of(form, "fashion-mnist"), seed);
       config.augment = false;  // the two data sets are to differ in one image, and not in its crops
       if (form.quick) shrink(config);
@@ -328,17 +368,8 @@ class StepSize : public Experiment {
         "image: in its place one has the first test image. The two models begin with the same "
         "weights, see the samples in the same order, and keep the learning rate that they begin "
         "with.");
-    for (const auto& [planned, measured] : found.measurements) {
-      if (!measured) continue;
-      const auto seed = planned.setting.at("seed").dump();
-      page.add_heading("Difference " + planned.series + ", seed " + seed);
-      const auto draw_one = planned.series == kBetweenIterations ? draw_changes : draw_differences;
-      draw_one(*measured, "_seed_" + seed, page);
-      page.add_paragraph(
-          "Idle inputs in the last epoch: " + mean_of_last_epoch(*measured, "idle_inputs") +
-          " in the mean, left out; idle on one side only, and not left out: " +
-          mean_of_last_epoch(*measured, "inputs_idle_in_one") + ".");
-    }
+    draw_difference(kBetweenIterations, draw_changes, found, page);
+    draw_difference(kBetweenNeighbours, draw_differences, found, page);
   }
 
   std::vector<Finding> findings(const Found& found) const override {

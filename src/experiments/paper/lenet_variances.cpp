@@ -9,7 +9,6 @@
 #include "experiments/page/titles.h"
 #include "experiments/paper/paper_runs.h"
 #include "report/format.h"
-#include "report/mean_and_error.h"
 
 namespace adaact {
 namespace {
@@ -27,6 +26,21 @@ std::string without_ending(const std::string& name, const std::string& ending) {
 std::string layer_of_weight(const std::string& weight) { return without_ending(weight, ".weight"); }
 
 std::string layer_of(const ActivationVariance& variance) { return layer_of_weight(variance.layer); }
+
+/// Of a layer in each epoch, one of each run that has it.
+std::vector<std::vector<ActivationVariance>> variances_of_runs(const RunSeries& series,
+                                                               const std::string& layer) {
+  std::vector<std::vector<ActivationVariance>> by_epoch;
+  for (const auto* run : series.runs) {
+    by_epoch.resize(std::max(by_epoch.size(), run->epochs.size()));
+    for (std::size_t epoch = 0; epoch < run->epochs.size(); ++epoch) {
+      for (const auto& variance : run->epochs[epoch].activation_variances) {
+        if (layer_of(variance) == layer) by_epoch[epoch].push_back(variance);
+      }
+    }
+  }
+  return by_epoch;
+}
 
 }  // namespace
 
@@ -63,18 +77,23 @@ std::string label_of(const std::string& layer) {
 
 std::vector<ActivationVariance> variances_by_epoch(const RunSeries& series,
                                                    const std::string& layer) {
-  std::vector<std::vector<ActivationVariance>> of_seeds;  // by epoch
-  for (const auto* run : series.runs) {
-    of_seeds.resize(std::max(of_seeds.size(), run->epochs.size()));
-    for (std::size_t epoch = 0; epoch < run->epochs.size(); ++epoch) {
-      for (const auto& variance : run->epochs[epoch].activation_variances) {
-        if (layer_of(variance) == layer) of_seeds[epoch].push_back(variance);
-      }
-    }
-  }
+  const auto of_runs = variances_of_runs(series, layer);
   std::vector<ActivationVariance> variances;
-  std::transform(of_seeds.begin(), of_seeds.end(), std::back_inserter(variances), together);
+  std::transform(of_runs.begin(), of_runs.end(), std::back_inserter(variances), together);
   return variances;
+}
+
+std::vector<MeanAndError> mean_variances_by_epoch(const RunSeries& series,
+                                                  const std::string& layer) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  std::vector<MeanAndError> means;
+  for (const auto& of_runs : variances_of_runs(series, layer)) {
+    std::vector<double> variances;
+    variances.reserve(of_runs.size());
+    for (const auto& variance : of_runs) variances.push_back(variance.mean);
+    means.push_back(variances.empty() ? MeanAndError{kNaN, kNaN} : mean_and_error(variances));
+  }
+  return means;
 }
 
 double mean_second_moment(const RunSeries& series, const std::string& layer) {

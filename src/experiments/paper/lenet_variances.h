@@ -8,6 +8,7 @@
 
 #include "experiments/page/curves.h"
 #include "experiments/shelf/experiment.h"
+#include "report/mean_and_error.h"
 
 namespace adaact {
 
@@ -30,6 +31,10 @@ inline constexpr char kHiddenLayers[] =
 /// How much the input of a layer varies in each epoch, over all seeds together.
 std::vector<ActivationVariance> variances_by_epoch(const RunSeries& series,
                                                    const std::string& layer);
+
+/// The mean variance of each epoch, over the runs of a series.
+std::vector<MeanAndError> mean_variances_by_epoch(const RunSeries& series,
+                                                  const std::string& layer);
 
 /// E[a²] of what a layer reads, as AdaAct has it: over patches with their padding where it is a
 /// convolution. The mean of the last steps of all epochs, over the seeds; NaN where there is none.

@@ -98,10 +98,8 @@ std::string accuracy_text(const MeanAndError& accuracy) {
 
 /// "5 seeds", "1 seed, diverged in epoch 3"
 std::string seeds_text(const CifarCell& cell) {
-  const auto count = cell.runs.size();
   const auto divergence = divergence_text(cell.runs);
-  return std::to_string(count) + (count == 1 ? " seed" : " seeds") +
-         (divergence.empty() ? "" : ", " + divergence);
+  return count_text(cell.runs) + (divergence.empty() ? "" : ", " + divergence);
 }
 
 /// A cell that was measured and that the paper has.
@@ -117,7 +115,7 @@ struct Compared {
   OverSeeds over_seeds() const {
     return {ours.mean / 100.0, ours.standard_error / 100.0, seeds, seeds};
   }
-  /// Our standard error. That of a single run is not known: the spread of the paper's runs takes
+  /// Our standard error. That of a single seed is not known: the spread of the paper's runs takes
   /// its place.
   double our_error() const {
     return seeds > 1 ? ours.standard_error : papers.standard_error * std::sqrt(kRunsOfPaper);
@@ -130,7 +128,8 @@ std::vector<Compared> compared_cells(const CifarColumn& column) {
     const auto ours = accuracy_of(cell);
     const auto papers = in_paper(cell);
     if (ours && papers) {
-      cells.push_back({cell.optimizer, cell.runs.size(), seeds_text(cell), *ours, *papers});
+      cells.push_back(
+          {cell.optimizer, seeds_in(cell.runs).size(), seeds_text(cell), *ours, *papers});
     }
   }
   return cells;
@@ -276,11 +275,12 @@ class TableCifar : public Experiment {
     for (const auto& column : columns) add_column(column, table);
     page.add_table(table);
     page.add_paragraph(
-        "Test accuracy after the last epoch in per cent, mean ± standard error over the seeds that "
+        "Test accuracy after the last epoch in per cent, mean ± standard error over all runs that "
         "are there; the paper's numbers are of five runs. A run that diverged counts as guessing. "
-        "The time is that of training without evaluation, the median of the seeds. Taken for the "
-        "same accuracy as the paper's: within half a point, or within twice the standard error of "
-        "the difference, for which a single run is given the spread of the paper's five.",
+        "The time is that of training without evaluation, of the fastest run: others may have "
+        "shared their machine. Taken for the same accuracy as the paper's: within half a point, or "
+        "within twice the standard error of the difference, for which a single seed is given the "
+        "spread of the paper's five.",
         "note");
   }
 
@@ -319,10 +319,9 @@ class TableCifar : public Experiment {
       const auto ours = accuracy_of(column[index]);
       row.push_back({text(ours ? accuracy_text(*ours) : kNothing), "number"});
       if (ours) {
-        const auto seconds = median_seconds(column[index].runs);
         row.back().content +=
             element("span", {{"class", "state"}}, text(seeds_text(column[index])));
-        if (seconds) {
+        if (const auto seconds = fastest_training(column[index].runs)) {
           row.back().content += element("span", {{"class", "state"}}, text(duration(*seconds)));
         }
       }
@@ -331,16 +330,16 @@ class TableCifar : public Experiment {
   }
 
   static ordered_json cell_to_json(const CifarCell& cell) {
-    ordered_json object{{"dataset", cell.dataset},     {"model", cell.model},
-                        {"optimizer", cell.optimizer}, {"mean", nullptr},
-                        {"standard_error", nullptr},   {"seeds", ordered_json::array()},
-                        {"seconds", nullptr},          {"paper", nullptr}};
+    ordered_json object{
+        {"dataset", cell.dataset},  {"model", cell.model},       {"optimizer", cell.optimizer},
+        {"mean", nullptr},          {"standard_error", nullptr}, {"seeds", ordered_json::array()},
+        {"runs", cell.runs.size()}, {"seconds", nullptr},        {"paper", nullptr}};
     object["diverged"] = divergences_json(cell.runs);
     if (const auto ours = accuracy_of(cell)) {
       object["mean"] = ours->mean;
       object["standard_error"] = ours->standard_error;  // NaN of a single one, which is null
-      for (const auto* run : cell.runs) object["seeds"].push_back(run->config.seed);
-      if (const auto seconds = median_seconds(cell.runs)) object["seconds"] = *seconds;
+      object["seeds"] = seeds_in(cell.runs);
+      if (const auto seconds = fastest_training(cell.runs)) object["seconds"] = *seconds;
     }
     if (const auto papers = in_paper(cell)) {
       object["paper"] = {{"mean", papers->mean}, {"standard_error", papers->standard_error}};

@@ -28,9 +28,12 @@ struct Interrupted {};
 class Workshop {
  public:
   Workshop(const ExperimentPlan& plan, RunShelf& shelf, const CarryOutOptions& options)
-      : shelf_(shelf), options_(options) {
+      : shelf_(shelf),
+        options_(options),
+        wanted_data_(plan.wanted_data),
+        wanted_classes_(plan.wanted_classes) {
     for (const auto& run : plan.runs) {
-      if (!shelf_.find(run)) missing_runs_.push_back(run);
+      if (shelf_.find(run).empty()) missing_runs_.push_back(run);
     }
     for (const auto& measurement : plan.measurements) {
       if (shelf_.find(measurement)) continue;
@@ -69,8 +72,8 @@ class Workshop {
         std::any_of(missing_runs_.begin(), missing_runs_.end(),
                     [&](const PlannedRun& other) { return folder_name(other) == name; });
     if (planned) return;
-    if (const auto found = shelf_.find(run)) {
-      if (found->divergence) return;  // there never will be a model
+    if (const auto found = shelf_.find(run); !found.empty()) {
+      if (found.front().divergence) return;  // there never will be a model
       options_.on_message(name + " is there without its model, which is needed: trained again");
     }
     missing_runs_.push_back(run);
@@ -97,7 +100,10 @@ class Workshop {
     one_image.data_dir = on_machine(config, options_.machine).data_dir;
     one_image.split = Split::Test;
     one_image.limit = 1;
-    open_dataset(dataset, one_image);
+    const auto classes = open_dataset(dataset, one_image)->classes();
+    TORCH_CHECK_VALUE(wanted_classes_ == 0 || classes == wanted_classes_, "data_dir is '",
+                      one_image.data_dir.string(), "', which has ", classes, " classes, expected ",
+                      wanted_classes_, ": ", wanted_data_);
   }
 
   fs::path folder_of(const PlannedRun& run) const {
@@ -162,6 +168,8 @@ class Workshop {
 
   RunShelf& shelf_;
   const CarryOutOptions& options_;
+  const std::string wanted_data_;
+  const std::int64_t wanted_classes_;
   std::vector<PlannedRun> missing_runs_;
   std::vector<PlannedMeasurement> missing_measurements_;
   CarryOutResult result_;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <adaact/models/registry.h>
+
 #include "report/format.h"
 
 namespace adaact {
@@ -45,20 +47,21 @@ const std::vector<StepTime>& times_on_two_cores() {
   return times;
 }
 
-/// One NVIDIA H200, LibTorch 2.11: results/gpu-bench. Whole steps in CUDA graphs, bf16 and channels-last;
-/// tf32 of ResNet-32 and of those that multiply matrices. LeNet-5 in float32: with activation variances, from
-/// the runs in results/repeated, and watched, without graphs.
+/// One NVIDIA H200, LibTorch 2.11: results/gpu-bench. Whole steps in CUDA graphs, bf16 and channels-last
+/// (peers.txt); tf32 of ResNet-32 and of those that multiply matrices, and ResNet-101, as they were before layers
+/// were fused. LeNet-5 in float32: with activation variances, from runs of seed 0 that were alone, and watched,
+/// without graphs.
 const std::vector<StepTime>& times_on_gpu() {
   static const std::vector<StepTime> times{
       {"lenet5", Work::Plain, 0.56},         {"lenet5", Work::Watched, 3.67},
-      {"resnet20", Work::Plain, 1.82},       {"resnet20", Work::Foof, 3.69},
+      {"resnet20", Work::Plain, 1.20},       {"resnet20", Work::Foof, 3.69},
       {"resnet20", Work::Kfac, 6.03},        {"resnet20", Work::FullCovariance, 6.98},
       {"resnet32", Work::Plain, 3.97},       {"resnet32", Work::Foof, 6.25},
-      {"resnet32", Work::Kfac, 9.31},        {"resnet34", Work::Plain, 4.95},
+      {"resnet32", Work::Kfac, 9.31},        {"resnet34", Work::Plain, 3.41},
       {"resnet34", Work::Foof, 16.5},        {"resnet34", Work::Kfac, 44.4},
-      {"densenet121", Work::Plain, 17.1},    {"densenet121", Work::Foof, 38.8},
-      {"densenet121", Work::Kfac, 67.6},     {"resnet50", Work::Plain, 54.6, 256},
-      {"resnet101", Work::Plain, 82.2, 256}, {"vit_small", Work::Plain, 54.7, 256},
+      {"densenet121", Work::Plain, 8.51},    {"densenet121", Work::Foof, 38.8},
+      {"densenet121", Work::Kfac, 67.6},     {"resnet50", Work::Plain, 34.7, 256},
+      {"resnet101", Work::Plain, 82.2, 256}, {"vit_small", Work::Plain, 24.6, 256},
   };
   return times;
 }
@@ -86,6 +89,13 @@ std::optional<double> images_in(const RunConfig& config) {
   return static_cast<double>(images * config.epochs);
 }
 
+/// How much less there is to an image than to those that the times are of.
+double part_of_image(const RunConfig& config) {
+  const auto usual = static_cast<double>(default_model_options(config.model).image_size);
+  if (config.image_size == 0) return 1.0;
+  return std::pow(static_cast<double>(config.image_size) / usual, 2);
+}
+
 /// Seconds that a run takes; nothing where the time of its step was not measured.
 std::optional<double> seconds_of(const RunConfig& config, Work work, CostOn machine) {
   const auto& times = machine == CostOn::Gpu ? times_on_gpu() : times_on_two_cores();
@@ -94,7 +104,8 @@ std::optional<double> seconds_of(const RunConfig& config, Work work, CostOn mach
   });
   const auto images = images_in(config);
   if (step == times.end() || !images) return std::nullopt;
-  return *images / step->images * step->milliseconds / 1000.0;
+  const double passes = config.optimizer == "sam" ? 2.0 : 1.0;
+  return *images * passes / step->images * part_of_image(config) * step->milliseconds / 1000.0;
 }
 
 /// A duration in whole units: more digits are not known.

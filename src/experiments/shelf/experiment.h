@@ -23,6 +23,10 @@ struct ExperimentForm {
   bool quick = false;                // minutes on two cores; not the paper's setting
   std::string dataset;               // empty: the paper's; of a quick form Fashion-MNIST
   std::vector<std::uint64_t> seeds;  // empty: the experiment's own
+  // A part of the plan for part_of_plan(): its runs of these alone, and no measurements. Empty: all. Pages are of the
+  // whole plan.
+  std::vector<std::string> models = {};
+  std::vector<std::string> optimizers = {};
 };
 
 /// A training run that an experiment needs.
@@ -65,6 +69,9 @@ struct ExperimentPlan {
   std::vector<PlannedRun> runs;
   std::vector<PlannedMeasurement> measurements;
   std::string obstacle;  // why this version cannot carry it out; empty where it can
+  /// What the folder of the data must hold, where nobody else than the user has them.
+  std::string wanted_data;
+  std::int64_t wanted_classes = 0;  // of the data; 0: any number
 };
 
 /// What is there of a plan, in its order; nothing where it was not carried out yet.
@@ -82,6 +89,8 @@ struct Found {
 
   bool is_empty() const;
   bool is_complete() const;
+  /// What is still to be carried out.
+  ExperimentPlan missing() const;
 };
 
 /// Something that the paper says, beside what was measured.
@@ -114,5 +123,8 @@ class Experiment {
   /// What --json prints.
   virtual nlohmann::ordered_json to_json(const Found& found) const = 0;
 };
+
+/// The part of an experiment's plan that the form names, to be trained or listed. An error where there is no such part.
+ExperimentPlan part_of_plan(const Experiment& experiment, const ExperimentForm& form);
 
 }  // namespace adaact

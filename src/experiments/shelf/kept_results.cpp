@@ -1,11 +1,13 @@
 #include "experiments/shelf/kept_results.h"
 
 #include <algorithm>
+#include <exception>
 #include <sstream>
 #include <utility>
 
 #include "experiments/shelf/measurement_files.h"
 #include "experiments/shelf/run_key.h"
+#include "experiments/shelf/same_sample.h"
 #include "io/atomic_file.h"
 #include "io/file_descriptor.h"
 #include "io/json_text.h"
@@ -47,11 +49,13 @@ Files small_files_of(const RunHistory& run) {
   return files;
 }
 
-bool holds(const fs::path& folder, const Files& files) {
-  for (const auto& [name, bytes] : files) {
-    if (!fs::exists(folder / name) || read_file(folder / name) != bytes) return false;
+/// Whether a folder holds this run already. One that cannot be read is something else, and stays as it is.
+bool holds(const fs::path& folder, const RunHistory& run) {
+  try {
+    return are_same_sample(RunHistory::read(folder, RunHistory::Detail::WithoutSteps), run);
+  } catch (const std::exception&) {
+    return false;
   }
-  return true;
 }
 
 bool are_equal(const Measured& one, const Measured& other) {
@@ -68,13 +72,17 @@ bool lies_below(const fs::path& folder, const fs::path& results) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-/// Whether the results now hold this run: not if the folder holds another one.
-bool keep_run(const RunHistory& run, const fs::path& folder) {
-  const auto files = small_files_of(run);
-  if (fs::exists(folder / kConfigFile)) return holds(folder, files);
-  fs::create_directories(folder);
-  for (const auto& [name, bytes] : files) write_file_atomically(folder / name, bytes);
-  return true;
+/// In the first of "folder", "folder-2" and so on that holds this run or none.
+void keep_run(const RunHistory& run, const fs::path& folder) {
+  auto place = folder;
+  for (int copy = 2; fs::exists(place / kConfigFile); ++copy) {
+    if (holds(place, run)) return;
+    place = folder.string() + "-" + std::to_string(copy);
+  }
+  fs::create_directories(place);
+  for (const auto& [name, bytes] : small_files_of(run)) {
+    write_file_atomically(place / name, bytes);
+  }
 }
 
 bool keep_measurement(const PlannedMeasurement& planned, const Measured& measured,
@@ -92,19 +100,15 @@ bool keep_measurement(const PlannedMeasurement& planned, const Measured& measure
 
 std::vector<std::string> keep(const Found& found, const fs::path& results) {
   std::vector<std::string> messages;
-  const auto tell_of = [&](const fs::path& folder) {
-    messages.push_back(folder.string() + " holds another result, which is left as it is");
-  };
   for (const auto& run : found.runs) {
-    const auto folder = results / folder_name(run.planned);
     if (!run.history || lies_below(run.history->folder, results)) continue;
-    if (!keep_run(*run.history, folder)) tell_of(folder);
+    keep_run(*run.history, results / kept_path(run.planned));
   }
   for (const auto& measurement : found.measurements) {
-    const auto folder = results / folder_name(measurement.planned);
-    if (measurement.measured &&
-        !keep_measurement(measurement.planned, *measurement.measured, folder)) {
-      tell_of(folder);
+    if (!measurement.measured) continue;
+    const auto folder = results / "measurements" / folder_name(measurement.planned);
+    if (!keep_measurement(measurement.planned, *measurement.measured, folder)) {
+      messages.push_back(folder.string() + " holds another result, which is left as it is");
     }
   }
   return messages;

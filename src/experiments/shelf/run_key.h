@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include <adaact/train/run_config.h>
@@ -11,6 +12,8 @@ namespace adaact {
 /// What a run computes, as JSON in one canonical form: two runs with the same key are the same run for
 /// an experiment, whatever machine they ran on. Needs neither the device nor the data of the run.
 std::string key_of(const RunConfig& config);
+/// The same of all runs that differ in their seeds alone.
+std::string key_of_any_seed(RunConfig config);
 
 /// What a measurement computes, in the same form: its series, its setting and the run that it is
 /// of.
@@ -21,6 +24,8 @@ std::string key_of(const PlannedMeasurement& measurement);
 /// "cifar10-resnet20-adaact-seed0-1a2b3c4d", with "-variances" behind it where they are measured: that
 /// is another folder, because the same run without them will not do.
 std::string folder_name(const PlannedRun& run);
+/// Where results keep such a run: "cifar10/resnet20/adaact/seed0-1a2b3c4d", with "-variances" too.
+std::filesystem::path kept_path(const PlannedRun& run);
 /// The series and a hash of the key: "p-0-25-1a2b3c4d".
 std::string folder_name(const PlannedMeasurement& measurement);
 

@@ -1,13 +1,15 @@
 #include "experiments/shelf/run_shelf.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include <c10/util/Exception.h>
 
 #include "experiments/shelf/measurement_files.h"
 #include "experiments/shelf/run_key.h"
+#include "experiments/shelf/same_sample.h"
 #include "io/error_text.h"
-#include "io/joined.h"
 #include "train/run/run_file_names.h"
 
 namespace adaact {
@@ -69,7 +71,9 @@ void RunShelf::add(const fs::path& folder) {
   if (holds_measurement(folder)) {
     measurements_[key_of_measurement(folder)].push_back(folder);
   } else {
-    runs_[key_of(RunConfig::read(folder / kConfigFile))].push_back(folder);
+    const auto config = RunConfig::read(folder / kConfigFile);
+    runs_[key_of(config)].push_back(folder);
+    seeds_[key_of_any_seed(config)].insert(config.seed);
   }
 }
 
@@ -77,32 +81,27 @@ void RunShelf::leave_out(const fs::path& folder, const std::exception& error) {
   messages_.push_back(folder.string() + " is left out: " + error_text_within_line(error));
 }
 
-void RunShelf::tell_of_others(const fs::path& chosen, const std::vector<fs::path>& all) {
-  std::vector<std::string> others;
-  for (const auto& folder : all) {
-    if (folder != chosen) others.push_back(folder.string());
-  }
-  messages_.push_back(chosen.string() + " is shown, and not " + joined(others) +
-                      ": the configuration is the same; move away what is not to count");
-}
-
-std::optional<RunHistory> RunShelf::find(const PlannedRun& planned) {
+std::vector<RunHistory> RunShelf::find(const PlannedRun& planned) {
   auto& folders = runs_[key_of(planned.config)];
-  std::optional<RunHistory> chosen;
+  std::vector<RunHistory> runs;
   for (auto folder = folders.begin(); folder != folders.end();) {
     try {
       // Kept results have no steps: an experiment must do without.
       auto history = RunHistory::read(*folder, RunHistory::Detail::WithoutSteps);
-      const bool is_better = !chosen || (chosen->divergence && is_whole(history));
-      if (is_better && will_do(history, planned)) chosen = std::move(history);
+      const bool is_known = std::any_of(runs.begin(), runs.end(), [&](const RunHistory& run) {
+        return are_same_sample(run, history);
+      });
+      if (!is_known && will_do(history, planned)) runs.push_back(std::move(history));
       ++folder;
     } catch (const std::exception& error) {
       leave_out(*folder, error);
       folder = folders.erase(folder);  // told once
     }
   }
-  if (chosen && folders.size() > 1) tell_of_others(chosen->folder, folders);
-  return chosen;
+  if (std::any_of(runs.begin(), runs.end(), is_whole)) {
+    runs.erase(std::remove_if(runs.begin(), runs.end(), std::not_fn(is_whole)), runs.end());
+  }
+  return runs;
 }
 
 std::optional<Measured> RunShelf::find(const PlannedMeasurement& planned) {
@@ -130,9 +129,24 @@ fs::path RunShelf::find_model(const PlannedRun& planned) const {
   return {};
 }
 
-Found RunShelf::find_all(const ExperimentPlan& plan) {
+Found RunShelf::find_all(const ExperimentPlan& plan, SeedsThatCount seeds) {
   Found found;
-  for (const auto& run : plan.runs) found.runs.push_back({run, find(run)});
+  std::set<std::pair<std::string, std::string>> series;  // and key
+  for (const auto& planned : plan.runs) {
+    auto runs = find(planned);
+    if (runs.empty()) found.runs.push_back({planned, std::nullopt});
+    for (auto& run : runs) found.runs.push_back({planned, std::move(run)});
+    series.emplace(planned.series, key_of(planned.config));
+  }
+  if (seeds == SeedsThatCount::All) {
+    for (auto planned : plan.runs) {
+      for (const auto seed : seeds_[key_of_any_seed(planned.config)]) {
+        planned.config.seed = seed;
+        if (!series.emplace(planned.series, key_of(planned.config)).second) continue;
+        for (auto& run : find(planned)) found.runs.push_back({planned, std::move(run)});
+      }
+    }
+  }
   for (const auto& measurement : plan.measurements) {
     found.measurements.push_back({measurement, find(measurement)});
   }

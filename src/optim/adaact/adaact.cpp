@@ -155,7 +155,7 @@ std::shared_ptr<const StepStatistics> AdaAct::measure() {
   return inputs;
 }
 
-/// What happens to whom, with room for the state of those that need it.
+/// Plans what happens to which parameter, and makes state for those that need it.
 void AdaAct::prepare_plan(const StepStatistics& statistics) {
   auto& self = *internals_;
   std::vector<KnownParameter> known;
@@ -241,8 +241,29 @@ void AdaAct::settle(std::int64_t steps) {
     for (auto& segment : segments) segment.observations += steps;
   }
   ObservingOptimizer::settle(steps);
-  // Last: whoever makes errors of warnings finds the step taken.
+  // This comes last, so that whoever makes errors of warnings finds the step taken.
   if (const auto outsized = std::exchange(internals_->outsized, {})) on_outsized_change(*outsized);
+}
+
+void AdaAct::add_observed(const torch::Tensor& weight, const Moment& moment, std::int64_t row_begin,
+                          std::int64_t row_end) {
+  const auto index = model().find(weight);
+  TORCH_CHECK(index && is_managed(*index),
+              "AdaAct: add_observed() was given a tensor that is none of its parameters");
+  const auto& name = parameter(*index).name;
+  TORCH_CHECK(options_of(*index).covariance() == Covariance::Diagonal,
+              "AdaAct: add_observed() was given squares for '", name,
+              "', whose covariance is full, expected diagonal");
+  LayerUse use;
+  use.weight = *index;
+  use.row_begin = row_begin;
+  use.row_end = row_end == -1 ? weight.size(0) : row_end;
+  TORCH_CHECK(moment.sum.dim() == 2 && moment.count > 0, "AdaAct: add_observed() was given for '",
+              name, "' a sum of shape ", moment.sum.sizes(), " of ", moment.count,
+              " rows, expected two dimensions and more than 0 rows");
+  check_observed_features(weight, use, moment.sum.size(-1));
+  // The layer of a frozen weight was used, which its bias follows.
+  internals_->accumulator->add(use, weight.requires_grad() ? moment : Moment{});
 }
 
 void AdaAct::clear_observations() { internals_->accumulator->discard(); }
@@ -259,7 +280,7 @@ void AdaAct::on_groups_indexed() {
     auto& layer = layers[index];
     layer.managed = true;
     layer.full = options_of(index).covariance() == Covariance::Full;
-    // Whether the bias is trained or not: it may be frozen and freed again.
+    // The bias counts whether it is trained or not: it may be frozen and freed again.
     layer.with_bias = layer.full && has_fitting_bias(index);
   }
   internals_->measure->set_layers(layers);

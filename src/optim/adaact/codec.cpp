@@ -29,7 +29,7 @@ void read_moments(EntryReader& entries, AdaActParamState& state) {
   }
   const auto width = saved[2] == features + 1 ? features + 1 : features;
   moments.ema = entries.tensor(kSecondMoment, {count, width, width}, covariances());
-  // Of the whole matrix, or of the weight's part where the bias is not updated with it.
+  // The preconditioner is that of the whole matrix, or of the weight's part where the bias is not updated with it.
   if (!entries.has(kPreconditioner)) entries.throw_missing(kPreconditioner);
   const auto shape = entries.shape(kPreconditioner);
   const auto scaled = !shape.empty() && shape.back() == width ? width : features;

@@ -50,7 +50,7 @@ class AdaActCodec : public OptionsCodec<AdaActOptions> {
     static const AdaActCodec codec;
     return codec;
   }
-  /// The plain gradient alone: no complex layer is observed.
+  /// Only the plain gradient has a meaning for complex parameters, because no complex layer is observed.
   bool takes_complex(const Options& options) const override {
     return static_cast<const AdaActOptions&>(options).unobserved_rule() ==
            UnobservedRule::PlainGradient;

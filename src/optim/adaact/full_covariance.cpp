@@ -53,7 +53,7 @@ torch::Tensor refreshed(const RowMoments& moments, std::int64_t columns,
   return inverse_power(a_hat.narrow(1, 0, columns).narrow(2, 0, columns), options);
 }
 
-/// The next covariance of a weight and what follows from it.
+/// The next covariance of a weight and the preconditioner that follows from it.
 struct CovarianceChange {
   const PlannedUpdate* of;
   RowMoments moments;
@@ -63,7 +63,7 @@ struct CovarianceChange {
   torch::Tensor refreshed_preconditioner() const {
     return refreshed(moments, columns, *of->of.options);
   }
-  /// Of an eigendecomposition.
+  /// How long its eigendecomposition takes, in proportion to those of other weights.
   double cost() const {
     const auto n = static_cast<double>(columns);
     return static_cast<double>(moments.ema.size(0)) * n * n * n;
@@ -119,7 +119,7 @@ void send(const std::vector<double>& scalars, torch::Tensor& there, torch::Devic
   }
 }
 
-/// Moves M and returns M̂.
+/// Brings M up to date and returns M̂.
 torch::Tensor averaged_gradient(const MatrixUpdate& update, const AdaActOptions& options,
                                 const torch::Tensor& scalars) {
   average_gradient(update.m, update.g, std::get<0>(options.betas()));  // M_t
@@ -134,7 +134,7 @@ void move_parameter(const torch::Tensor& theta, const torch::Tensor& g_hat,
   if (!updated.is_same(theta)) theta.copy_(updated);
 }
 
-/// A weight, and the bias that is one more column of it.
+/// Updates a weight, and the bias that is one more column of it.
 void update_matrix(const PlannedUpdate& planned, const torch::Tensor& scalars,
                    const PlannedUpdate* column, const torch::Tensor& scalars_of_column) {
   const auto& options = *planned.of.options;
@@ -149,8 +149,8 @@ void update_matrix(const PlannedUpdate& planned, const torch::Tensor& scalars,
     g = torch::cat({g, b.g.to(m_hat.dtype())}, 1);
   }
 
-  // Rows that belong to no segment follow the rule for unobserved parameters.
-  auto g_hat = (options.unobserved_rule() == UnobservedRule::PlainGradient ? g : m_hat).clone();
+  // What rows that belong to no segment keep; the others' are written over it.
+  auto g_hat = (planned.rule_of_gaps == Rule::PlainGradient ? g : m_hat).clone();
   const auto& segments = state.moments().segments;
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const auto rows = segments[s].end - segments[s].begin;

@@ -6,7 +6,7 @@ namespace {
 /// Where a parameter stands in the plan, by its place in the model; nothing where it is in no group.
 using Places = std::vector<std::optional<std::size_t>>;
 
-/// Whose V moves, and which biases count an observation.
+/// Notes whose V moves, and which biases count an observation.
 void note_observations(const LayerMap& model, const std::vector<PendingMoment>& observed,
                        const Places& places, std::vector<PlannedUpdate>& plan) {
   const auto note_bias = [&](std::size_t bias) {
@@ -25,6 +25,12 @@ void note_observations(const LayerMap& model, const std::vector<PendingMoment>& 
   }
 }
 
+/// The rule for what has never had an input and is no bias.
+Rule rule_of_unobserved(const AdaActOptions& options) {
+  return options.unobserved_rule() == UnobservedRule::PlainGradient ? Rule::PlainGradient
+                                                                    : Rule::ConstantInput;
+}
+
 Rule rule_of(const PlannedUpdate& planned) {
   if (!planned.of.is_trained) return Rule::None;
   const auto* state = planned.of.state;
@@ -32,8 +38,7 @@ Rule rule_of(const PlannedUpdate& planned) {
   if (has_v) return planned.is_full() ? Rule::FullCovariance : Rule::ScaledByInput;
   const bool is_bias =
       planned.has_used_layer || (state != nullptr && !state->moments().segments.empty());
-  const bool plain = planned.of.options->unobserved_rule() == UnobservedRule::PlainGradient;
-  return plain && !is_bias ? Rule::PlainGradient : Rule::ConstantInput;
+  return is_bias ? Rule::ConstantInput : rule_of_unobserved(*planned.of.options);
 }
 
 }  // namespace
@@ -49,7 +54,10 @@ std::vector<PlannedUpdate> plan_step(const LayerMap& model,
     places[parameters[i].index] = i;
   }
   note_observations(model, observed, places, plan);
-  for (auto& planned : plan) planned.rule = rule_of(planned);
+  for (auto& planned : plan) {
+    planned.rule = rule_of(planned);
+    planned.rule_of_gaps = rule_of_unobserved(*planned.of.options);
+  }
   for (auto& planned : plan) {
     if (planned.rule != Rule::FullCovariance || !planned.of.joint_bias) continue;
     const auto place = *places[*planned.of.joint_bias];

@@ -17,7 +17,7 @@ struct MeasuredLayer {
   bool full = false;     // covariance rather than second moment
   bool with_bias = false;
 
-  /// Numbers that a row of its moments has.
+  /// How many numbers a row of the layer's moments has.
   std::int64_t width(const torch::Tensor& weight) const {
     return weight.numel() / weight.size(0) + (with_bias ? 1 : 0);
   }
@@ -53,6 +53,7 @@ struct PlannedUpdate {
   KnownParameter of;
   torch::Tensor theta;
   Rule rule = Rule::None;
+  Rule rule_of_gaps = Rule::None;  // of rows that no observation has covered, in an observed weight
   std::vector<const PendingMoment*> seen;  // of its input in this step: V moves
   bool has_used_layer = false;             // it is a bias, and its layer was observed in this step
   std::optional<std::size_t> column;  // place in the plan of the bias that goes with this weight
@@ -62,7 +63,7 @@ struct PlannedUpdate {
   bool is_full() const { return of.options->covariance() == Covariance::Full; }
   /// V moves in apply(); with the full covariance it has moved in decide().
   bool moves_v() const { return !seen.empty() && !is_full(); }
-  /// Each element of it by itself, given V̂.
+  /// Whether each element of the parameter is updated by itself, given V̂.
   bool is_elementwise() const {
     return rule == Rule::ScaledByInput || rule == Rule::ConstantInput ||
            rule == Rule::PlainGradient;

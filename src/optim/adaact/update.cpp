@@ -77,9 +77,9 @@ void average_gradient(const torch::Tensor& m, const torch::Tensor& g, double bet
   m.mul_(beta1).add_(g.to(m.dtype()), 1.0 - beta1);  // M_t
 }
 
-bool adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
-                             const torch::Tensor& g, const torch::Tensor& denominator,
-                             const AdaActScalars& step) {
+bool adaact_update_anywhere(const torch::Tensor& theta, const torch::Tensor& m,
+                            const torch::Tensor& g, const torch::Tensor& denominator,
+                            const AdaActScalars& step) {
   average_gradient(m, g, step.beta1);            // M_t
   const auto m_hat = m / step.bias_correction1;  // M̂_t
   const auto rows_per_input = theta.size(0) / denominator.size(0);
@@ -111,7 +111,7 @@ bool adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const tor
                    const torch::Tensor& denominator, const AdaActScalars& step) {
   const bool fast = theta.device().is_cpu() && theta.is_contiguous() && m.is_contiguous() &&
                     g.is_contiguous() && denominator.is_contiguous() && theta.is_floating_point();
-  return (fast ? adaact_update_cpu : adaact_update_reference)(theta, m, g, denominator, step);
+  return (fast ? adaact_update_cpu : adaact_update_anywhere)(theta, m, g, denominator, step);
 }
 
 void plain_gradient_update(const std::vector<torch::Tensor>& theta,
@@ -135,11 +135,13 @@ torch::Tensor constant_denominator(std::int64_t columns, const AdaActOptions& op
   return adaact_denominator(v_hat, options.power(), options.eps());
 }
 
-/// Each segment with its own denominator; rows outside every segment follow the rule for
-/// unobserved parameters, but their M has moved with the others'.
+/// Updates each segment with its own denominator. Rows outside every segment follow the plan's rule for gaps, but
+/// their M moves with the others'.
 bool update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
-                          const torch::Tensor& g, const RowMoments& moments,
-                          const AdaActOptions& options, const AdaActScalars& step) {
+                          const torch::Tensor& g, const PlannedUpdate& planned,
+                          const AdaActScalars& step) {
+  const auto& options = *planned.of.options;
+  const auto& moments = planned.state->moments();
   const auto& segments = moments.segments;
   const auto beta2 = std::get<1>(options.betas());
   const auto denominator =
@@ -154,7 +156,7 @@ bool update_observed_rows(const torch::Tensor& theta, const torch::Tensor& m,
     const auto rows = end - row;
     const auto theta_rows = theta.narrow(0, row, rows);
     const auto g_rows = g.narrow(0, row, rows);
-    if (options.unobserved_rule() == UnobservedRule::PlainGradient) {
+    if (planned.rule_of_gaps == Rule::PlainGradient) {
       average_gradient(m.narrow(0, row, rows), g_rows, step.beta1);
       plain_gradient_update({theta_rows}, {g_rows}, step);
     } else {
@@ -191,7 +193,7 @@ void move_second_moments(const std::vector<PlannedUpdate>& plan) {
   for (auto& [state, moments] : moved) state->moments(std::move(moments));
 }
 
-/// Whether it was changed out of proportion.
+/// Returns whether the parameter was changed out of proportion.
 bool update_parameter(const PlannedUpdate& planned) {
   const auto& options = *planned.of.options;
   auto& state = *planned.state;
@@ -203,7 +205,7 @@ bool update_parameter(const PlannedUpdate& planned) {
   if (is_scaled) {
     auto& v = state.moments().ema;
     v = following(v, planned.theta);
-    outsized = update_observed_rows(theta.matrix(), m, g, state.moments(), options, step);
+    outsized = update_observed_rows(theta.matrix(), m, g, planned, step);
   } else {
     outsized =
         adaact_update(theta.matrix(), m, g, constant_denominator(g.size(1), options, m), step);
@@ -212,7 +214,7 @@ bool update_parameter(const PlannedUpdate& planned) {
   return outsized;
 }
 
-/// All of a group at once: on a GPU in a launch for all instead of one for each.
+/// Updates all parameters of a group at once: on a GPU in a launch for all instead of one for each.
 void update_by_plain_gradient(const std::vector<PlannedUpdate>& plan) {
   struct Group {
     std::vector<torch::Tensor> theta;

@@ -15,7 +15,7 @@
 
 namespace adaact {
 
-/// Of line 12: V̂ᵖ + ε, one number per input feature.
+/// The denominator of line 12: V̂ᵖ + ε, one number per input feature.
 torch::Tensor adaact_denominator(const torch::Tensor& v_hat, double power, double eps);
 
 /// The numbers of one step, for the rows of one weight that share an input.
@@ -42,16 +42,16 @@ void average_gradient(const torch::Tensor& m, const torch::Tensor& g, double bet
 // are S runs of equal length, each with its own input. θ may be narrower than M, which is float32 or
 // float64. They return whether an element changed out of proportion (outsized.h).
 
-/// Plain tensor operations: any device, any strides; the oracle.
-bool adaact_update_reference(const torch::Tensor& theta, const torch::Tensor& m,
-                             const torch::Tensor& g, const torch::Tensor& denominator,
-                             const AdaActScalars& step);
+/// Plain tensor operations, for any device and any strides. Others are held against it in tests.
+bool adaact_update_anywhere(const torch::Tensor& theta, const torch::Tensor& m,
+                            const torch::Tensor& g, const torch::Tensor& denominator,
+                            const AdaActScalars& step);
 
-/// The same in one pass over contiguous CPU tensors.
+/// adaact_update_anywhere() in one pass over contiguous CPU tensors.
 bool adaact_update_cpu(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                        const torch::Tensor& denominator, const AdaActScalars& step);
 
-/// Picks one of the two.
+/// Takes adaact_update_cpu() where it can, else adaact_update_anywhere().
 bool adaact_update(const torch::Tensor& theta, const torch::Tensor& m, const torch::Tensor& g,
                    const torch::Tensor& denominator, const AdaActScalars& step);
 

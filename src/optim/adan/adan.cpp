@@ -83,7 +83,8 @@ AdanNumbers Adan::numbers_of(std::size_t index, std::int64_t updates) const {
           updates};
 }
 
-/// All parameters in a few launches; false, and nothing has changed, where the kernels do not know one.
+/// Updates all parameters in a few launches. Where the kernels do not know one, nothing has changed and false is
+/// returned.
 bool Adan::apply_on_gpu(const std::vector<std::size_t>& indices) {
   const auto [step, counted] = step_parts().numbers();
   std::vector<AdanParameter> updates;

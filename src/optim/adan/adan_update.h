@@ -25,8 +25,8 @@ struct AdanScalars : AdanNumbers {
   double correction1 = 1.0, correction2 = 1.0, correction3 = 1.0;  // 1 − βᵢᵗ
 };
 
-/// The same, rounded once, for the loops over elements on the CPU and on a GPU. 1 − β is not taken of the
-/// rounded β: for β = 0.999 in float32 that is off by 1.3e-5 of itself.
+/// AdanScalars, rounded once, for the loops over elements on the CPU and on a GPU. 1 − β is not taken of the rounded
+/// β: for β = 0.999 in float32 that is off by 1.3e-5 of itself.
 template <typename State>
 struct AdanElementScalars {
   State beta1, beta2, beta3, one_minus_beta1, one_minus_beta2, one_minus_beta3;
@@ -66,7 +66,7 @@ struct AdanTensors {
 /// Plain tensor operations: any device, any strides; the oracle.
 void adan_update_reference(const AdanTensors& tensors, const AdanScalars& step);
 
-/// The same in one pass over contiguous CPU tensors.
+/// adan_update_reference() in one pass over contiguous CPU tensors.
 void adan_update_cpu(const AdanTensors& tensors, const AdanScalars& step);
 
 }  // namespace adaact

@@ -33,7 +33,7 @@ struct Scalars : AdanElementScalars<State> {
   bool is_left_out, is_first;
 };
 
-/// For one warp, whose lanes compute one bias correction each.
+/// To be called by one warp, whose lanes compute one bias correction each.
 template <typename Scalar>
 __device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
                                              const StepView& step) {

@@ -120,6 +120,42 @@ struct ToJson {
   }
 };
 
+/// Lists the options for whoever writes an interface of another language.
+struct Describe {
+  json result = json::array();
+
+  void operator()(const char* name, double value, const Range& range) {
+    add(name, "number", number_to_json(value), range.text());
+  }
+  void operator()(const char* name, std::int64_t value, const Range& range) {
+    add(name, "integer", value, range.text());
+  }
+  void operator()(const char* name, bool value, AnyBool) {
+    add(name, "boolean", value, "true or false");
+  }
+  template <typename... Numbers>
+  void operator()(const char* name, const std::tuple<Numbers...>& values, const Range& range) {
+    ToJson defaults;
+    defaults(name, values, range);
+    add(name, "numbers", defaults.result[name], range.text());
+  }
+  template <typename Enum>
+  void operator()(const char* name, Enum value, const EnumNames<Enum>& names) {
+    ToJson defaults;
+    defaults(name, value, names);
+    add(name, "choice", defaults.result[name], "one of: " + joined_keys(names));
+    for (const auto& [text, known] : names) result.back()["choices"].push_back(text);
+  }
+
+ private:
+  void add(const char* name, const char* type, json value, std::string expected) {
+    result.push_back({{"name", name},
+                      {"type", type},
+                      {"default", std::move(value)},
+                      {"expected", std::move(expected)}});
+  }
+};
+
 struct FromJson {
   const char* optimizer;
   json given;  // what has been read is taken out
@@ -238,7 +274,15 @@ nlohmann::json options_to_json(const Options& options) {
   return visitor.result;
 }
 
-/// The given options over `options`.
+/// A JSON array; defaults are the values of `options`.
+template <typename Options>
+nlohmann::json describe_options_of(const Options& options) {
+  option_visitors::Describe visitor;
+  OptionDescription<Options>::visit(options, visitor);
+  return visitor.result;
+}
+
+/// Returns `options` with the given ones in their place.
 template <typename Options>
 Options options_from_json(const nlohmann::json& given, Options options) {
   using Description = OptionDescription<Options>;
@@ -269,6 +313,11 @@ void JsonOptions<Derived>::validate() const {
 template <typename Derived>
 std::string JsonOptions<Derived>::to_json() const {
   return options_to_json(static_cast<const Derived&>(*this)).dump();
+}
+
+template <typename Derived>
+std::string JsonOptions<Derived>::describe() {
+  return describe_options_of(Derived()).dump();
 }
 
 template <typename Derived>

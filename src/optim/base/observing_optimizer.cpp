@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "optim/base/step_parts.h"
 #include "ranks/shared_sums.h"
 
 namespace adaact {
@@ -55,6 +56,9 @@ void share_statistics(torch::optim::Optimizer& optimizer,
                       const std::shared_ptr<Communicator>& ranks, ShareFactors factors) {
   if (auto* shares = dynamic_cast<SharesStatistics*>(&optimizer)) {
     shares->share_statistics(ranks, factors);
+  } else if (auto* parts = StepParts::of(optimizer)) {
+    // It has gradients of all ranks to wait for all the same.
+    parts->set_wait_for_stream([ranks] { ranks->wait_for_stream(); });
   }
 }
 
@@ -67,10 +71,11 @@ void ObservingOptimizer::start_observing(std::shared_ptr<Listener> listener) {
 
 void ObservingOptimizer::share_with(const std::shared_ptr<Communicator>& ranks,
                                     ShareFactors factors) {
-  const bool is_alone = ranks->size() == 1;
+  const bool is_alone = ranks->is_alone();
   shared_sums_ = is_alone ? nullptr : std::make_unique<SharedSums>(ranks);
   shared_factors_ =
       is_alone || factors == ShareFactors::No ? nullptr : std::make_unique<SharedSums>(ranks);
+  step_parts().set_wait_for_stream([ranks] { ranks->wait_for_stream(); });
 }
 
 ObservationPause ObservingOptimizer::pause_observation() const { return observer_->pause(); }
@@ -122,12 +127,16 @@ std::vector<ParameterCoverage> ObservingOptimizer::coverage() const {
     const auto& known = parameter(index);
     if (!is_managed(index)) {
       all.push_back({known.name, false, "in no parameter group: it is not updated"});
-    } else if (auto why = why_observed(index); !why.empty()) {
+    } else if (auto why = why_observed(index); !why.empty() && known.tensor.requires_grad()) {
       all.push_back({known.name, true, std::move(why)});
     } else {
       auto why_not = why_not_observed(index);
       if (why_not.empty() && observer_->has_refused_input_of(index)) {
         why_not = "what it is multiplied by is made of parameters alone";
+      }
+      if (why_not.empty() && observer_->is_multiplied_by_rows(index)) {
+        why_not =
+            "its rows meet the inputs, as in matmul(x, weight); of a layer's weight the columns do";
       }
       all.push_back(
           {known.name, false, why_not.empty() ? why_never_seen(model(), known) : why_not});
@@ -140,15 +149,16 @@ void ObservingOptimizer::warn_about_unseen_layers() const {
   std::string names;
   for (const auto index : managed()) {
     const auto& known = parameter(index);
-    const bool eligible = known.is_layer_weight && known.tensor.requires_grad();
+    const bool is_weight = known.is_layer_weight || observer_->is_multiplied_by_rows(index);
+    const bool eligible = is_weight && known.tensor.requires_grad();
     if (eligible && why_observed(index).empty() && why_not_observed(index).empty()) {
       names += (names.empty() ? "" : ", ") + known.name;
     }
   }
   if (names.empty()) return;
   TORCH_WARN(label(), ": the first step saw no use of the layers with these weights: ", names,
-             ". Until they are used while gradients are recorded they follow the rule for "
-             "unobserved parameters; coverage() tells more.");
+             ". Until they are used while gradients are recorded they are trained by ",
+             rule_for_unobserved(), "; coverage() tells more.");
 }
 
 }  // namespace adaact

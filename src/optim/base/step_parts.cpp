@@ -233,6 +233,7 @@ void StepParts::decide() {
   const OutsideOfTraining outside;
   auto forget = c10::make_scope_exit([this] { forget_step(); });  // however this ends, but well
   if (verdict_ == Verdict::Host) {
+    if (is_in_session_) wait_for_stream_();
     const auto culprit =
         is_in_session_ ? session_->culprit() : first_non_finite(tensors_of(checked_));
     report_outsized();

@@ -56,7 +56,7 @@ class StepParts {
   StepParts(torch::optim::Optimizer& optimizer, StepAlgorithm& algorithm, LayerMap model,
             const StateCodec& codec);
   ~StepParts();
-  /// The optimizer was moved.
+  /// To be called when the optimizer was moved to another place.
   void rebind(torch::optim::Optimizer& optimizer, StepAlgorithm& algorithm);
 
   torch::Tensor step(const torch::optim::Optimizer::LossClosure& closure);
@@ -70,7 +70,7 @@ class StepParts {
   /// Changes when apply() comes to work with other memory or numbers than before. 0 until the host has seen
   /// a step since the optimizer was made or its state loaded: until then apply() may make state.
   std::int64_t generation() const noexcept { return has_taken_step_ ? version_ : 0; }
-  /// The same of the memory in which measure() leaves its verdict.
+  /// Changes when measure() comes to leave its verdict in other memory than before.
   std::int64_t generation_of_verdict() const noexcept { return sessions_; }
 
   /// Gradients and observations become this step's statistics. Waits for no GPU.
@@ -85,7 +85,7 @@ class StepParts {
   /// verdict waits for it, and throws NonFiniteError where a step was rejected and the policy is to throw.
   void settle();
 
-  /// With the device's verdict: those of the groups become those of the steps that follow on the current
+  /// With the device's verdict: the groups' learning rates become those of the steps that follow on the current
   /// stream.
   void send_learning_rates();
 
@@ -95,26 +95,28 @@ class StepParts {
     std::shared_ptr<const StepStatistics> statistics;
   };
   const Measured& measured() const noexcept { return measured_; }
-  /// After a replay: these are the gradients and statistics of the step.
+  /// To be called after a replay: what is given are the gradients and statistics of the step.
   void resume(const Measured& measured);
 
-  // For the algorithm.
+  // What follows is for the algorithm.
 
   const StateCodec& codec() const noexcept { return *codec_; }
   const LayerMap& model() const noexcept { return model_; }
   /// Indices into model().parameters() of everything in a group, each once.
   const std::vector<std::size_t>& managed() const noexcept { return managed_; }
-  /// By parameter of the model; nothing where it is in no group.
+  /// The group of a parameter of the model; nothing where it is in none.
   const std::optional<std::size_t>& group_of(std::size_t index) const { return group_of_[index]; }
   bool is_trained(std::size_t index) const;
-  /// Those of managed() that have a gradient and may change.
+  /// The parameters among managed() that have a gradient and may change.
   std::vector<std::size_t> trained() const;
   std::int64_t steps() const noexcept { return steps_; }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
   /// Reads the groups anew, or throws and leaves everything as it was.
   void index_parameters();
-  /// HostWork::Nothing unless told otherwise.
+  /// The host has no work in a step unless it is said here.
   void set_host_work(HostWork host_work) noexcept { host_work_ = host_work; }
+  /// Before the host waits for a GPU that other ranks may keep waiting: see Communicator::wait_for_stream().
+  void set_wait_for_stream(std::function<void()> wait) { wait_for_stream_ = std::move(wait); }
   void set_layers_to_observe(std::function<std::vector<bool>()> layers) {
     layers_to_observe_ = std::move(layers);
   }
@@ -134,10 +136,10 @@ class StepParts {
   /// where the device alone has them.
   void check_seen_by_host(const char* needed) const;
 
-  /// From decide(): all memory that apply() reads and writes, but for gradients, statistics and what it
-  /// makes itself. Where that has changed, so has generation().
+  /// To be called in decide(), with all memory that apply() reads and writes, but for gradients, statistics and what
+  /// it makes itself. Where that has changed, so has generation().
   void works_on(std::vector<const void*> memory);
-  /// From decide(): apply() takes numbers of this step from the host, and cannot be replayed.
+  /// To be called in decide() where apply() takes numbers of this step from the host, and cannot be replayed.
   void changes_with_every_step() noexcept { ++version_; }
 
   OptimizerState export_state() const;
@@ -161,6 +163,7 @@ class StepParts {
   std::vector<std::optional<std::size_t>> group_of_;
   std::vector<std::optional<std::vector<std::int64_t>>> shapes_;  // that states were made for
   HostWork host_work_ = HostWork::Nothing;
+  std::function<void()> wait_for_stream_ = [] {};
   std::function<std::vector<bool>()> layers_to_observe_;
 
   // The step under way.

@@ -28,12 +28,12 @@ class DeviceSession {
   DeviceSession(std::int64_t groups, torch::Device device);
   bool is_for(std::int64_t groups, torch::Device device) const;
 
-  /// Those of the groups, sent where they differ from what the device has.
+  /// Sends the groups' learning rates where they differ from what the device has.
   void send_learning_rates(const std::vector<double>& rates);
 
-  /// Begins a step, which is a finite one if these are.
+  /// Begins a step, which counts as finite if `checked` is.
   void begin(const std::vector<torch::Tensor>& checked);
-  /// Waits for the device: which of them is not finite.
+  /// Waits for the device. Tells which of the tensors that begin() was given is not finite.
   std::optional<std::size_t> culprit();
   /// Has the device count the step.
   void end();
@@ -44,7 +44,7 @@ class DeviceSession {
   /// The host knows of one more step that the device has accepted or is about to.
   void count_accepted() noexcept { ++accepted_; }
 
-  /// Waits for the device.
+  /// Waits for the device and tells what has happened.
   News read();
 
   /// A parameter that a step changed out of proportion, as of the last time that the device was waited for.

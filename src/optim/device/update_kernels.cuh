@@ -69,7 +69,7 @@ struct Kind {
   std::vector<const Parameter*> parameters;
 };
 
-/// What has no elements is left out.
+/// Parameters without elements are left out.
 template <typename Parameter>
 std::vector<Kind<Parameter>> by_kind(const std::vector<Parameter>& parameters) {
   std::vector<Kind<Parameter>> kinds;

@@ -186,7 +186,8 @@ void FactorListener::on_output_gradient(const std::shared_ptr<Use>& use,
   add_pair(*use, std::move(inputs), std::move(moment), arrived.is_added);
 }
 
-/// So that passes through graphs that were kept for a while do not pile up until the step.
+/// Adds the pairs of passes whose graphs were kept for a while and are gone, so that they do not pile up until the
+/// step.
 void FactorListener::add_kept_of_graphs_that_are_gone() {
   const auto gone = std::stable_partition(kept_.begin(), kept_.end(), [](const Kept& kept) {
     return kept.use.use_count() > 1;  // autograd's graph holds it, too

@@ -45,7 +45,7 @@ class FactorListener : public Listener {
   explicit FactorListener(const LayerMap& model);
 
   void set_layers(std::vector<Layer> layers);
-  /// By parameter.
+  /// Which parameters of the model are weights that are to be measured.
   std::vector<bool> measured_layers() const;
 
   void on_input(const LayerUse& use, const torch::Tensor& input) override;
@@ -59,14 +59,14 @@ class FactorListener : public Listener {
   };
   /// Hands over what has been added up and starts anew.
   std::vector<FactorSums> take(ZeroGradient zero = ZeroGradient::IsDropped);
-  /// The same for nothing; backward passes through what was used so far no longer count.
+  /// Drops what has been added up and starts anew. Backward passes through what was used so far no longer count.
   void discard();
 
   /// The larger of a weight's two factors where it exceeded the limit; 0 where none did.
   std::int64_t excessive_size(std::size_t weight) const;
   /// Weights with a use since the last step whose output gradient TorchScript hides.
   std::set<std::size_t> hidden_uses() const;
-  /// Whether the last use of the weight was one.
+  /// Whether TorchScript hides the output gradient of the weight's last use.
   bool is_hidden(std::size_t weight) const;
 
  private:
@@ -91,7 +91,7 @@ class FactorListener : public Listener {
   Moment measured_input(const LayerUse& use, const torch::Tensor& input, bool with_bias) const;
   void on_output_gradient(const std::shared_ptr<Use>& use, const OutputGradient& arrived);
 
-  // With the mutex held.
+  // The functions that follow are called with the mutex held.
   FactorSums& sums_of(const LayerUse& use, bool of_returned_gradients);
   std::set<std::size_t> weights_with_pairs() const;
   void forget(std::size_t weight);

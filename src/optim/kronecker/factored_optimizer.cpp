@@ -33,6 +33,9 @@ struct FactoredOptimizer::Internals {
 
   explicit Internals(const LayerMap& model) : listener(std::make_shared<FactorListener>(model)) {}
 
+  /// What apply() works on. A step that was captured can be replayed only as long as it stays the same.
+  static std::vector<const void*> memory_of_step(const FactoredOptimizer& optimizer);
+
   std::shared_ptr<FactorListener> listener;
   std::vector<std::optional<std::size_t>> joint_biases;  // per parameter of the model
   std::set<std::size_t> logged;  // weights whose factors are known to be too large
@@ -52,7 +55,7 @@ void follow(KroneckerFactors& factors, const torch::Tensor& weight) {
   });
 }
 
-/// n, or n + 1 where the bias was measured with the weight.
+/// The most columns of any A: n, or n + 1 where the bias was measured with the weight.
 std::int64_t most_columns(const std::vector<KroneckerFactors>& factors) {
   std::int64_t most = 0;
   for (const auto& run : factors) most = std::max(most, run.a.size(-1));
@@ -60,8 +63,9 @@ std::int64_t most_columns(const std::vector<KroneckerFactors>& factors) {
 }
 
 torch::Tensor unbiased(const torch::Tensor& average, const KroneckerFactors& factors,
-                       double beta2) {
-  return average.defined() ? average / bias_correction(beta2, factors.updates) : average;
+                       const FactorSettings& settings) {
+  if (!average.defined() || settings.starts_at_identity) return average;
+  return average / bias_correction(settings.beta2, factors.updates);
 }
 
 void stay_in_place(KroneckerFactors& next, const KroneckerFactors& known) {
@@ -167,7 +171,7 @@ void FactoredOptimizer::decide(const StepStatistics& statistics) {
   take_over(next_factors(statistics));
   prepare_buffers();
   set_rates();
-  step_parts().works_on(memory_of_update());
+  step_parts().works_on(Internals::memory_of_step(*this));
 }
 
 void FactoredOptimizer::apply(const StepStatistics& /*statistics*/) {
@@ -209,8 +213,8 @@ std::map<std::size_t, FactoredOptimizer::Factors> FactoredOptimizer::next_factor
   }
   const auto invert_anew = [this](const DueFactors& each) {
     auto& factors = *each.factors;
-    const auto beta2 = settings_of(each.weight).beta2;
-    invert(factors, unbiased(factors.a, factors, beta2), unbiased(factors.p, factors, beta2),
+    const auto settings = settings_of(each.weight);
+    invert(factors, unbiased(factors.a, factors, settings), unbiased(factors.p, factors, settings),
            each.weight);
   };
   if (shared_factors() != nullptr) {
@@ -254,15 +258,15 @@ void FactoredOptimizer::set_rates() {
   }
 }
 
-std::vector<const void*> FactoredOptimizer::memory_of_update() const {
+std::vector<const void*> FactoredOptimizer::Internals::memory_of_step(
+    const FactoredOptimizer& optimizer) {
   std::vector<const void*> memory;
   const auto add = [&memory](const torch::Tensor& tensor) { memory.push_back(memory_of(tensor)); };
-  for (const auto index : trained()) {
-    const auto& tensor = parameter(index).tensor;
-    const auto place = Internals::place_of(group_of(index), tensor);
+  for (const auto index : optimizer.trained()) {
+    const auto& tensor = optimizer.parameter(index).tensor;
     add(tensor);
-    add(internals_->rates.at(place).on_device);
-    const auto* state = find_state(index);
+    add(optimizer.internals_->rates.at(place_of(optimizer.group_of(index), tensor)).on_device);
+    const auto* state = optimizer.find_state(index);
     if (state == nullptr) continue;
     add(state->momentum_buffer());
     for (const auto& run : state->factors()) {
@@ -346,7 +350,7 @@ void FactoredOptimizer::clip(std::map<std::size_t, torch::Tensor>& preconditione
   }
 }
 
-/// All parameters of a group at once, which on a GPU saves launches.
+/// Moves all parameters of a group at once, which on a GPU saves launches.
 void FactoredOptimizer::move_parameters(
     const std::map<std::size_t, torch::Tensor>& preconditioned) const {
   struct Update {

@@ -14,7 +14,7 @@ enum class SaysOfFactor : std::int64_t { Inputs, Gradients, Samples };
 
 using FactorKey = std::vector<std::int64_t>;
 
-/// But for the last number.
+/// The key of an entry without its last number, which is what the entry says.
 FactorKey key_of(const FactorSums& sums) {
   return {static_cast<std::int64_t>(sums.weight),
           sums.begin,
@@ -88,7 +88,7 @@ void drop_returned_where_added(std::vector<FactorSums>& all_sums) {
                  all_sums.end());
 }
 
-/// Of inverses or eigendecompositions.
+/// How long inverses or eigendecompositions take, in proportion to those of other factors.
 double cost_of(const KroneckerFactors& factors) {
   const auto cubed = [](const torch::Tensor& matrix) {
     if (!matrix.defined()) return 0.0;

@@ -106,9 +106,17 @@ torch::Tensor gradient_mean(const FactorSums& sums, const FactorSettings& settin
   return sums.gradients.mean() * (scale * scale);
 }
 
-torch::Tensor moved_average(const torch::Tensor& average, const torch::Tensor& mean, double beta2) {
-  const auto previous = average.defined() ? average.to(mean.options()) : torch::zeros_like(mean);
-  return previous * beta2 + mean * (1.0 - beta2);
+/// What an average of matrices (g, n, n) was before the first of them.
+torch::Tensor start_of_average(const torch::Tensor& mean, const FactorSettings& settings) {
+  if (!settings.starts_at_identity) return torch::zeros_like(mean);
+  return torch::eye(mean.size(-1), mean.options()).expand_as(mean);
+}
+
+torch::Tensor moved_average(const torch::Tensor& average, const torch::Tensor& mean,
+                            const FactorSettings& settings) {
+  const auto previous =
+      average.defined() ? average.to(mean.options()) : start_of_average(mean, settings);
+  return previous * settings.beta2 + mean * (1.0 - settings.beta2);
 }
 
 }  // namespace
@@ -132,9 +140,9 @@ std::vector<KroneckerFactors> averaged(std::vector<KroneckerFactors> factors,
     }
     known->begin = observed.begin;
     known->end = observed.end;
-    known->a = moved_average(known->a, a_mean, settings.beta2);
+    known->a = moved_average(known->a, a_mean, settings);
     if (settings.with_gradients) {
-      known->p = moved_average(known->p, gradient_mean(observed, settings), settings.beta2);
+      known->p = moved_average(known->p, gradient_mean(observed, settings), settings);
     }
     ++known->updates;
   }

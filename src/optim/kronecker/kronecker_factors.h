@@ -20,8 +20,9 @@ struct FactorSettings {
   std::int64_t covariance_period = 1;
   std::int64_t inverse_period = 1;
   std::int64_t max_factor_size = 0;
-  bool with_gradients = false;  // P as well as A
-  bool per_sample = false;      // A summed over positions, P of gradients times the batch size
+  bool with_gradients = false;      // P as well as A
+  bool per_sample = false;          // A summed over positions, P of gradients times the batch size
+  bool starts_at_identity = false;  // averages do, not at 0, and need no correction
 };
 
 /// What the options of both have in common.
@@ -68,7 +69,7 @@ void visit_refreshed(Factors& factors, Visitor&& visit) {
   visit("p_values", factors.p_values);
 }
 
-/// The same for everything that factors hold.
+/// Calls visit(name, tensor) for everything that factors hold.
 template <typename Factors, typename Visitor>
 void visit_tensors(Factors& factors, Visitor&& visit) {
   visit("a", factors.a);

@@ -26,8 +26,8 @@ struct LambScalars : LambNumbers {
   double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵢᵗ
 };
 
-/// The same, rounded once, for the loops over elements on the CPU and on a GPU. 1 − β is not taken of the
-/// rounded β: for β = 0.999 in float32 that is off by 1.3e-5 of itself.
+/// LambScalars, rounded once, for the loops over elements on the CPU and on a GPU. 1 − β is not taken of the rounded
+/// β: for β = 0.999 in float32 that is off by 1.3e-5 of itself.
 template <typename State>
 struct LambElementScalars {
   State beta1, beta2, one_minus_beta1, one_minus_beta2;
@@ -59,7 +59,7 @@ struct LambTensors {
 /// Plain tensor operations: any device, any strides; the oracle.
 void lamb_update_reference(const LambTensors& tensors, const LambScalars& step);
 
-/// The same with the averages and u in one pass over contiguous CPU tensors.
+/// lamb_update_reference() with the averages and u in one pass over contiguous CPU tensors.
 void lamb_update_cpu(const LambTensors& tensors, const LambScalars& step);
 
 }  // namespace adaact

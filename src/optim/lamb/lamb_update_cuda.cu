@@ -30,7 +30,7 @@ struct Update : LambNumbers {
   bool aligned;
 };
 
-/// Between the launches of a step; of the list that they are given.
+/// What the launches of a step hand on to one another, for the list that they are given.
 struct Scratch {
   const double* gradient_norm;  // null: no limit
   double* squares;              // (chunks, 2): Σθ² and Σu²
@@ -42,7 +42,7 @@ struct Scalars : LambElementScalars<State> {
   bool is_left_out;
 };
 
-/// For one warp, whose lanes compute one bias correction each.
+/// To be called by one warp, whose lanes compute one bias correction each.
 template <typename Scalar>
 __device__ Scalars<SumOf<Scalar>> scalars_of(const Update<Scalar>& each, const double* norm,
                                              const StepView& step) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// One block a tensor.
+/// Runs with a block for each tensor.
 template <typename List>
 __global__ void __launch_bounds__(kThreads)
     find_trust_ratios(const __grid_constant__ List list, const Scratch scratch,

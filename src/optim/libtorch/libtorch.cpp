@@ -35,6 +35,12 @@ void write_policy(nlohmann::json& options, NonFinitePolicy policy) {
   options.update(write.result);
 }
 
+void describe_policy(nlohmann::json& descriptions) {
+  option_visitors::Describe describe;
+  describe(kPolicyOption, NonFinitePolicy::Throw, non_finite_policy_names());
+  descriptions.push_back(describe.result.front());
+}
+
 NonFinitePolicy take_policy(nlohmann::json& options, const std::string& optimizer) {
   auto policy = NonFinitePolicy::Throw;
   option_visitors::FromJson read{optimizer.c_str(), std::move(options), {}};

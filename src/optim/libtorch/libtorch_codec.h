@@ -82,10 +82,11 @@ struct StateDescription<torch::optim::AdamWParamState> : AdamLikeState {};
 // others.
 constexpr char kPolicyOption[] = "non_finite_policy";
 void write_policy(nlohmann::json& options, NonFinitePolicy policy);
-/// Takes it out of the options; Throw where they do not say.
+void describe_policy(nlohmann::json& descriptions);
+/// Takes the policy out of the options; NonFinitePolicy::Throw where they do not say.
 NonFinitePolicy take_policy(nlohmann::json& options, const std::string& optimizer);
 
-/// For SGD, Adam and AdamW, wrapped or not; null for any other.
+/// The codec of SGD, Adam or AdamW, wrapped or not; null for any other optimizer.
 const StateCodec* codec_of_libtorch(const torch::optim::Optimizer& optimizer);
 
 }  // namespace adaact

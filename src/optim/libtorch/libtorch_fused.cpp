@@ -46,7 +46,7 @@ struct StepTensors {
   std::optional<torch::Tensor> found_inf;  // 1 where this step is not finite
 };
 
-/// As the operators would read it from the device.
+/// The learning rate as the operators would read it from the device.
 double rate_for(const Tensors& parameters, double rate) {
   return parameters[0].scalar_type() == torch::kDouble ? rate : static_cast<float>(rate);
 }
@@ -65,7 +65,7 @@ Tensors gradients_of(const Tensors& parameters) {
   return list;
 }
 
-/// In the parameter's type, as in LibTorch's own loops.
+/// State in the parameter's type, as in LibTorch's own loops.
 torch::Tensor buffer_of(const torch::Tensor& parameter, const torch::Tensor& known) {
   return state_laid_out_as(parameter, known, parameter.scalar_type());
 }

@@ -25,7 +25,7 @@ bool fused_step(torch::optim::SGD& optimizer, const StepParts::Numbers& numbers)
 bool fused_step(torch::optim::Adam& optimizer, const StepParts::Numbers& numbers);
 bool fused_step(torch::optim::AdamW& optimizer, const StepParts::Numbers& numbers);
 
-/// Those with a gradient.
+/// The optimizer's parameters that have a gradient.
 std::vector<torch::Tensor> trained_parameters(const torch::optim::Optimizer& optimizer);
 
 }  // namespace adaact

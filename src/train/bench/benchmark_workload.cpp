@@ -32,6 +32,11 @@ std::int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
 
 }  // namespace
 
+std::string optimizer_options_of(const BenchmarkOptions& options, const std::string& optimizer) {
+  const auto given = options.options_of.find(optimizer);
+  return given == options.options_of.end() ? "{}" : given->second;
+}
+
 BenchmarkWorkload::BenchmarkWorkload(const BenchmarkOptions& options, const std::string& optimizer)
     : settings_{torch::Device(options.device), options.precision == "bf16",
                 options.memory_format == "channels-last"},
@@ -41,7 +46,9 @@ BenchmarkWorkload::BenchmarkWorkload(const BenchmarkOptions& options, const std:
   model_ = make_model(options.model);
   model_->to(settings_.device);
   if (settings_.channels_last) lay_out_channels_last(*model_);
-  if (!optimizer.empty()) optimizer_ = make_optimizer(optimizer, *model_);
+  if (!optimizer.empty()) {
+    optimizer_ = make_optimizer(optimizer, *model_, optimizer_options_of(options, optimizer));
+  }
   if (optimizer_ && options.ranks->size() > 1) {
     exchange_.emplace(*model_, *optimizer_, options.ranks);
   }
@@ -116,7 +123,8 @@ void BenchmarkWorkload::step() {
 
 torch::Tensor BenchmarkWorkload::gradients(const Batch& batch) {
   optimizer_ ? optimizer_->zero_grad() : model_->zero_grad(/*set_to_none=*/true);
-  const auto pass = training_pass(*model_, batch.images, batch.labels, images_of_step_, settings_);
+  const auto pass =
+      training_pass(*model_, batch.images, {batch.labels}, images_of_step_, settings_);
   if (exchange_) exchange_->finish();
   return pass.loss;
 }

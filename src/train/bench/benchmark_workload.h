@@ -18,6 +18,9 @@
 
 namespace adaact {
 
+/// The options that a benchmark gives an optimizer, as JSON.
+std::string optimizer_options_of(const BenchmarkOptions& options, const std::string& optimizer);
+
 /// A model, an optimizer and a few batches in turn, as many steps as one likes. On a GPU it works on the
 /// current stream, which must not be the default one where steps are captured.
 class BenchmarkWorkload {
@@ -32,7 +35,7 @@ class BenchmarkWorkload {
   const std::vector<double>& rounds() const { return rounds_; }
 
   bool is_captured() const { return !replayed_.empty(); }
-  /// Of all ranks, which ask at a time; nothing where there is one.
+  /// What the exchange costs all ranks, which must ask together. Nothing where there is one rank.
   std::optional<ExchangeCost> exchange_cost() const;
   std::int64_t state_bytes() const { return state_bytes_; }
   /// The most memory in use in the steps that rounds consist of; without a graph also in the first ones.

@@ -8,15 +8,16 @@
 #include <torch/torch.h>
 
 #include "train/bench/timed_work.h"
+#include "train/step/rank_totals.h"
 
 namespace adaact {
 namespace {
 
-// From a latency alone to what no cache of a processor holds.
+// Sums from a size that takes its latency alone to one that no cache of a processor holds.
 constexpr std::int64_t kSummedBytes[] = {8, 64 << 10, 1 << 20, 16 << 20};
 constexpr int kSumsOfASize = 15;
 
-/// Of rank 0, then of rank 1, …; each has as many.
+/// The numbers of rank 0, then those of rank 1, …; each rank has as many.
 std::vector<double> of_every_rank(const std::vector<double>& own, Communicator& ranks) {
   const auto count = static_cast<std::int64_t>(own.size());
   const auto all = torch::zeros({ranks.size(), count}, torch::kFloat64);
@@ -31,12 +32,6 @@ double mean_of_ranks(double own, Communicator& ranks) {
   return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
 }
 
-GradientExchangeOptions sums_of_shares() {
-  GradientExchangeOptions options;
-  options.reduction = GradientExchangeOptions::Reduction::Sum;
-  return options;
-}
-
 }  // namespace
 
 MeasuredExchange::MeasuredExchange(Model& model, torch::optim::Optimizer& optimizer,
@@ -44,7 +39,7 @@ MeasuredExchange::MeasuredExchange(Model& model, torch::optim::Optimizer& optimi
     : ranks_(ranks),
       for_gradients_(std::make_shared<MeteredRanks>(ranks)),
       for_statistics_(std::make_shared<MeteredRanks>(ranks)),
-      exchange_(model, for_gradients_, sums_of_shares()) {
+      exchange_(model, for_gradients_, shares_of_mean()) {
   share_parameters(model, *ranks_);
   share_statistics(optimizer, for_statistics_);
 }
@@ -81,6 +76,7 @@ ExchangeCost MeasuredExchange::cost() const {
   const auto& gradients = for_gradients_->reading();
   const auto& statistics = for_statistics_->reading();
   ExchangeCost cost;
+  cost.is_seen_by_host = !ranks_->can_be_captured();
   cost.messages = a_step(gradients.messages);
   cost.largest_message_bytes = gradients.largest_message;
   cost.gradient_bytes = a_step(gradients.bytes);

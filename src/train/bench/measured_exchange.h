@@ -20,7 +20,7 @@ class MeasuredExchange {
   MeasuredExchange(Model& model, torch::optim::Optimizer& optimizer,
                    const std::shared_ptr<Communicator>& ranks);
 
-  /// After each backward pass.
+  /// To be called after each backward pass: brings the exchange of its gradients to an end.
   void finish();
 
   /// Forgets the steps so far, of which the first have also settled what is to be sent.
@@ -30,7 +30,7 @@ class MeasuredExchange {
   void begin_round();
   void end_round(std::int64_t steps);
 
-  /// Of all ranks, which ask at a time. Without what only a rank by itself can tell.
+  /// What the exchange has cost all ranks, which must ask together. What only a rank by itself can tell is not in it.
   ExchangeCost cost() const;
 
  private:
@@ -45,7 +45,7 @@ class MeasuredExchange {
   double under_way_before_round_ = 0.0;
 };
 
-/// How many images of a batch are a rank's.
+/// How many images of a batch a rank has.
 std::int64_t images_of_rank(std::int64_t batch_size, std::int64_t rank, std::int64_t ranks);
 
 /// What a sum over all ranks takes while none of them computes. All ranks measure at a time.

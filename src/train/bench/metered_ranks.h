@@ -29,11 +29,13 @@ class MeteredRanks : public Communicator {
   std::int64_t size() const override { return ranks_->size(); }
   std::unique_ptr<Pending> begin_sum(std::vector<torch::Tensor> tensors) override;
   void broadcast(const std::vector<torch::Tensor>& tensors, std::int64_t root) override;
-  // Not counted: what ranks tell one another before they begin.
+  // What ranks tell one another before they begin is not counted.
   void barrier() override { ranks_->barrier(); }
   std::vector<std::string> gather(const std::string& text) override { return ranks_->gather(text); }
   std::string describe(std::int64_t rank) const override { return ranks_->describe(rank); }
   bool can_be_captured() const override { return ranks_->can_be_captured(); }
+  void wait_for_stream() override { ranks_->wait_for_stream(); }
+  bool is_alone() const override { return ranks_->is_alone(); }
 
  private:
   class MeteredSum;

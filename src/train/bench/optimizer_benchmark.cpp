@@ -37,8 +37,14 @@ RunConfig checked_config(const BenchmarkOptions& options) {
     TORCH_CHECK_VALUE(times == 1, "optimizers name ", optimizer, " ", times,
                       " times, expected once");
     config.optimizer = optimizer;
-    config.optimizer_options = "{}";
+    config.optimizer_options = optimizer_options_of(options, optimizer);
     config.resolve();
+  }
+  for (const auto& [optimizer, given] : options.options_of) {
+    const auto& names = options.optimizers;
+    TORCH_CHECK_VALUE(std::find(names.begin(), names.end(), optimizer) != names.end(),
+                      "options_of is for '", optimizer,
+                      "', which is not among the optimizers that are measured");
   }
   TORCH_CHECK_VALUE(!options.optimizers.empty(),
                     "optimizers are empty, expected names such as adaact");
@@ -52,11 +58,15 @@ RunConfig checked_config(const BenchmarkOptions& options) {
 void check_same_benchmark(const BenchmarkOptions& options, const RunConfig& config) {
   check_same_run(config, *options.ranks);
   auto text = std::to_string(options.steps) + " steps";
-  for (const auto& name : options.optimizers) text += ", " + name;
+  for (const auto& name : options.optimizers) {
+    text += ", " + name;
+    const auto given = optimizer_options_of(options, name);
+    if (given != "{}") text += " " + given;
+  }
   check_same_on_all_ranks(*options.ranks, "its steps and optimizers", text);
 }
 
-/// For a rank by itself, with the images that it has of a batch of all.
+/// The options of a rank by itself, with the images that it has of a batch of all.
 BenchmarkOptions options_alone(BenchmarkOptions options) {
   options.batch_size =
       images_of_rank(options.batch_size, options.ranks->rank(), options.ranks->size());

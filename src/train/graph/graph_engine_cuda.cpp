@@ -12,12 +12,15 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <adaact/data/device_batches.h>
 #include <adaact/optim/non_finite.h>
+#include <adaact/ranks/gradient_exchange.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/torch.h>
 #include <torch/version.h>
 
 #include "kernels/global_norm_cuda.h"
+#include "layers/batch_part.h"
+#include "layers/shared_batch_statistics.h"
 #include "optim/base/step_parts.h"
 #include "train/graph/fill_nodes_cuda.h"
 #include "train/graph/record_reading_cuda.h"
@@ -25,7 +28,9 @@
 #include "train/graph/set_up_mutex.h"
 #include "train/probes/activation_probe.h"
 #include "train/step/evaluation_mode.h"
+#include "train/step/generator_state.h"
 #include "train/step/gradients.h"
+#include "train/step/rank_totals.h"
 
 namespace adaact {
 namespace {
@@ -46,9 +51,10 @@ void finish(at::cuda::CUDAGraph& /*graph*/) {}
 
 }  // namespace
 
-Recorder cuda_graph_recorder() {
-  return [pool = at::cuda::graph_pool_handle()](
-             const std::function<void()>& work) -> std::function<void()> {
+Recorder cuda_graph_recorder(const std::function<void()>& wait_for_stream) {
+  return [pool = at::cuda::graph_pool_handle(),
+          wait_for_stream](const std::function<void()>& work) -> std::function<void()> {
+    wait_for_stream();
     // What the work took when it ran is in the allocator's cache, of which a capture can have nothing.
     c10::cuda::getCurrentCUDAStream().synchronize();
     c10::cuda::CUDACachingAllocator::emptyCache();
@@ -78,12 +84,13 @@ class GraphEngine : public StepEngine {
       : task_(task),
         parts_(*StepParts::of(task.optimizer)),
         host_decides_(parts_.host_work() != HostWork::Nothing),
+        exchange_(task.model, task.ranks, shares_of_mean()),
         batches_(task.train_data.dataset(), options_of(task.train_data), task.passes.device),
         test_batches_(task.test_data.dataset(), options_of(task.test_data), task.passes.device),
         readings_(torch::zeros({kMostUnread, 3},
                                torch::dtype(torch::kFloat64).device(task.passes.device))),
         next_reading_(torch::zeros({1}, torch::dtype(torch::kInt64).device(task.passes.device))),
-        record_(cuda_graph_recorder()),
+        record_(cuda_graph_recorder([ranks = task.ranks] { ranks->wait_for_stream(); })),
         sums_(torch::zeros({3}, torch::dtype(torch::kFloat64).device(task.passes.device))),
         test_pass_(test_batches_, 0, record_),
         last_test_pass_(test_batches_, test_batches_.batches_per_epoch() - 1, record_) {}
@@ -106,14 +113,18 @@ class GraphEngine : public StepEngine {
         steps_.try_emplace(kind, batches_, next_batch_, task_.optimizer, record_).first->second;
     if (is_last) last_of_epoch_ = &step;
     step.replayed.take([&] { run_passes(step, is_last); });
+    catch_up_with_generator(step.batch.whole, task_.train_data.options(), task_.passes.device,
+                            *task_.ranks);
     ++next_batch_;
-    unread_.push_back(step.batch.labels.size(0));
+    unread_.push_back(step.batch.whole);
   }
 
   StepReadings read() override {
     const auto images = std::exchange(unread_, {});
     const auto count = static_cast<std::int64_t>(images.size());
+    task_.ranks->wait_for_stream();
     const auto values = readings_.narrow(0, 0, count).cpu();
+    add_up_readings(values);
     next_reading_.zero_();
     const auto rows = values.accessor<double, 2>();
     StepReadings readings;
@@ -125,36 +136,49 @@ class GraphEngine : public StepEngine {
     return readings;
   }
 
-  SecondMoments second_moments() const override { return last_of_epoch_->moments.read(); }
+  SecondMoments second_moments() const override {
+    return of_all_ranks(last_of_epoch_->moments.read(), last_of_epoch_->batch.labels.size(0),
+                        task_.model, *task_.ranks);
+  }
 
   std::optional<Evaluation> evaluate(const std::function<bool()>& should_stop) override {
     const torch::NoGradGuard no_grad;
     const EvaluationMode mode(task_.model);
     sums_.zero_();
     test_batches_.start(/*epoch=*/0);
+    // What a rank's own images have made of them, such as running averages, is not everybody's.
+    task_.ranks->broadcast(task_.model.buffers(), /*root=*/0);
     const auto count = test_batches_.batches_per_epoch();
+    std::int64_t images = 0;
     for (std::int64_t batch = 0; batch < count; ++batch) {
       if (should_stop()) return std::nullopt;
+      images += test_batches_.batch_size(batch);
       auto& pass = batch == count - 1 ? last_test_pass_ : test_pass_;
       pass.replayed.run([&] {
         test_batches_.enqueue_next(pass.batch.images, pass.batch.labels);
+        if (pass.batch.labels.size(0) == 0) return;
         sums_ += evaluation_pass(task_.model, pass.batch.images, pass.batch.labels, task_.passes);
       });
     }
-    return to_evaluation(sums_.cpu(), task_.test_data.dataset().size());
+    task_.ranks->wait_for_stream();
+    return of_all_ranks(to_evaluation(sums_.cpu(), images), *task_.ranks);
   }
 
  private:
-  /// So that progress is seen and a wish to stop is heard.
+  /// No more steps than this go unread, so that progress is seen and a wish to stop is heard.
   static constexpr std::int64_t kMostUnread = 64;
 
-  /// Where a batch is written, as large as the one of this number.
+  /// The memory that batches as large as the one of this number are written to.
   struct GpuBatch {
     GpuBatch(const DeviceBatches& batches, std::int64_t number)
         : images(batches.empty_images(batches.batch_size(number))),
-          labels(batches.empty_labels(batches.batch_size(number))) {}
+          labels(batches.empty_labels(batches.batch_size(number))),
+          begin(batches.images_before(number)),
+          whole(batches.whole_batch_size(number)) {}
     torch::Tensor images;
     torch::Tensor labels;
+    std::int64_t begin;  // how many images are in the parts of the ranks before
+    std::int64_t whole;  // images of all ranks
   };
 
   struct Step {
@@ -186,13 +210,33 @@ class GraphEngine : public StepEngine {
   void run_passes(Step& step, bool is_last) {
     std::optional<ActivationProbe> probe;
     if (is_last) probe.emplace(task_.model);
-    const auto& [images, labels] = step.batch;
+    const auto& [images, labels, begin, whole] = step.batch;
     batches_.enqueue_next(images, labels);
     task_.optimizer.zero_grad();
-    const auto pass = training_pass(task_.model, images, labels, labels.size(0), task_.passes);
-    record_reading_cuda(pass.loss, pass.correct(labels),
+    std::optional<SharedBatchStatistics> statistics;
+    if (task_.sync_batchnorm && !task_.ranks->is_alone()) statistics.emplace(task_.ranks);
+    const bool has_pass = labels.size(0) > 0 || statistics;
+    const Targets targets{labels};
+    const BatchPart part(begin, whole);
+    const auto pass =
+        has_pass ? training_pass(task_.model, images, targets, whole, task_.passes) : no_pass();
+    exchange_.finish();
+    record_reading_cuda(pass.loss, pass.correct(targets),
                         global_norm_cuda(model_gradients(task_.model)), readings_, next_reading_);
     if (probe) step.moments = probe->take_on_device();
+  }
+
+  /// What a rank that has none of a batch's images takes for its pass: a loss and right answers of 0.
+  TrainingPass no_pass() const {
+    const auto on_device = torch::dtype(torch::kFloat32).device(task_.passes.device);
+    return {torch::zeros({}, on_device), {}, torch::zeros({}, on_device.dtype(torch::kLong))};
+  }
+
+  /// Loss and right answers are those of a rank's own images; the gradient is everybody's.
+  void add_up_readings(const torch::Tensor& readings) const {
+    if (task_.ranks->size() == 1) return;
+    if (!task_.ranks->is_first()) readings.select(1, 2).zero_();
+    task_.ranks->sum({readings});
   }
 
   void settle(StepReadings& readings) {
@@ -211,6 +255,7 @@ class GraphEngine : public StepEngine {
   const TrainingTask task_;
   StepParts& parts_;
   const bool host_decides_;
+  GradientExchange exchange_;
   DeviceBatches batches_;
   DeviceBatches test_batches_;
   torch::Tensor readings_;      // (steps, 3): loss, right answers, norm of the gradient

@@ -5,7 +5,9 @@
 
 namespace adaact {
 
-Recorder cuda_graph_recorder() { TORCH_CHECK(false, "CUDA graphs need a build with CUDA"); }
+Recorder cuda_graph_recorder(const std::function<void()>& /*wait_for_stream*/) {
+  TORCH_CHECK(false, "CUDA graphs need a build with CUDA");
+}
 
 std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& /*task*/) {
   TORCH_CHECK(false, "steps in CUDA graphs need a build with CUDA");

@@ -10,7 +10,7 @@
 namespace adaact {
 namespace {
 
-/// One thread.
+/// Runs as one thread.
 template <typename Loss>
 __global__ void write_reading(const Loss* loss, const std::int64_t* correct,
                               const double* gradient_norm, double* readings, std::int64_t rows,

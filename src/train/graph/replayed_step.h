@@ -13,14 +13,15 @@ namespace adaact {
 using Recorder = std::function<std::function<void()>(const std::function<void()>& work)>;
 
 /// Records CUDA graphs on the current stream, which must not be the default one. They share a pool of
-/// memory, so they must be replayed one after the other.
-Recorder cuda_graph_recorder();
+/// memory, so they must be replayed one after the other. `wait_for_stream` is called before the host waits for what is
+/// enqueued there: other ranks may keep it waiting.
+Recorder cuda_graph_recorder(const std::function<void()>& wait_for_stream = [] {});
 
 /// Work that is done again and again: the first time as it stands, because a recording must not make
 /// anything for the first time, then by replays of a recording of it.
 class ReplayedWork {
  public:
-  /// Of work that is about to make what it works with.
+  /// The generation of work that has yet to make what it works with.
   static constexpr std::int64_t kNotReady = 0;
 
   explicit ReplayedWork(Recorder record);

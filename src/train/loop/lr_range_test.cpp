@@ -13,7 +13,8 @@ namespace adaact {
 namespace {
 
 constexpr double kExplosion = 4.0;  // times the lowest loss
-// Of the average by which an explosion is told from a bad batch. A longer memory would tell it late.
+// How much of the past stays in the average by which an explosion is told from a bad batch. A longer memory would tell
+// it late.
 constexpr double kMemory = 0.7;
 
 /// Growth from `from` at t = 0 to `to` at t = steps - 1, where it stays.
@@ -70,7 +71,7 @@ class RangeRecorder : public TrainingCallback {
   double lowest_ = std::numeric_limits<double>::infinity();
 };
 
-/// Centred, so that nothing moves to higher rates.
+/// Averages neighbours on both sides, so that nothing moves to higher rates.
 void smooth_losses(std::vector<LrRangePoint>& points) {
   const auto count = static_cast<std::int64_t>(points.size());
   const auto reach = std::max<std::int64_t>(1, count / 30);

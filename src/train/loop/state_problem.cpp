@@ -43,7 +43,7 @@ std::string problem_with_state(const TrainerState& state, const TrainingExtent& 
         unless_within("batch", state.batch, most_batches, "the batches that this epoch has")}) {
     if (!problem.empty()) return problem;
   }
-  // What follows computes with both.
+  // What follows computes with epoch and batch, so a wrong one must be found before.
   const auto steps_per_epoch = ceil_div(extent.batches, extent.accumulation);
   const auto steps = state.epoch * steps_per_epoch + ceil_div(state.batch, extent.accumulation);
   const auto images = std::min(state.batch * extent.batch_size, extent.images);

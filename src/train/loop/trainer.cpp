@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <adaact/data/device_batches.h>
 #include <adaact/optim/observing_optimizer.h>
 #include <torch/torch.h>
 
@@ -17,8 +18,9 @@
 #include "train/graph/own_stream.h"
 #include "train/loop/state_problem.h"
 #include "train/probes/activation_variances.h"
-#include "train/step/of_all_ranks.h"
+#include "train/step/rank_totals.h"
 #include "train/step/step_engine.h"
+#include "train/step/weight_average.h"
 
 namespace adaact {
 namespace {
@@ -59,9 +61,11 @@ class Trainer::Impl {
                 ", expected ≥ 1");
     TORCH_CHECK(options_.clip_norm > 0.0, "Trainer: clip_norm is ", options_.clip_norm,
                 ", expected > 0");
+    TORCH_CHECK(options_.ema_decay >= 0.0 && options_.ema_decay < 1.0, "Trainer: ema_decay is ",
+                options_.ema_decay, ", expected [0, 1)");
     TORCH_CHECK(options_.update_norm_every >= 1, "Trainer: update_norm_every is ",
                 options_.update_norm_every, ", expected ≥ 1");
-    if (options_.ranks->size() > 1) train_together();
+    if (!options_.ranks->is_alone()) train_together();
     if (!options_.graph) return;
     const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, test_data_, options_);
     TORCH_CHECK(obstacle.empty(), "Trainer: graph is set, but ", obstacle);
@@ -72,11 +76,13 @@ class Trainer::Impl {
     const OwnStream stream(options_.device);
     if (options_.activation_variances && !variances_) observe_variances();
     if (!engine_) engine_ = make_engine();
+    if (options_.ema_decay > 0.0 && !average_) {
+      average_.emplace(model_, options_.ema_decay, state_.average);
+    }
     while (!finished_on_any_rank()) {
       const auto last = options_.stop_after_epoch;
       if (last > 0 && state_.epoch >= last) return false;
-      const auto test =
-          train_epoch() ? engine_->evaluate([this] { return should_stop(); }) : std::nullopt;
+      const auto test = train_epoch() ? evaluate() : std::nullopt;
       if (!test) {
         if (variances_) state_.activation_totals = variances_->totals();
         return false;
@@ -105,6 +111,8 @@ class Trainer::Impl {
   const TrainerState& state() const noexcept { return state_; }
 
   std::string problem_with(const TrainerState& state) const {
+    const auto problem = problem_of_average(state);
+    if (!problem.empty()) return problem;
     return problem_with_state(
         state, {options_.epochs, train_data_.dataset().size(), train_data_.batches_per_epoch(),
                 train_data_.options().batch_size, options_.accumulation,
@@ -116,6 +124,7 @@ class Trainer::Impl {
     TORCH_CHECK(problem.empty(), "Trainer: ", problem);
     engine_.reset();  // its graphs know where the optimizer's state was
     variances_.reset();
+    average_.reset();
     state_ = state;
     scheduler_.set_time(state.step);
   }
@@ -123,7 +132,7 @@ class Trainer::Impl {
  private:
   void train_together() {
     auto& ranks = *options_.ranks;
-    TORCH_CHECK(!options_.activation_variances,
+    TORCH_CHECK(!options_.activation_variances || ranks.size() == 1,
                 "Trainer: activation_variances is set, but there are ", ranks.size(),
                 " ranks, expected 1: variances over a batch need all of its images in one place");
     for (const auto* data : {&train_data_, &test_data_}) {
@@ -133,6 +142,12 @@ class Trainer::Impl {
                   ranks.rank(), " of ", ranks.size(), ", as there are ranks");
     }
     share_statistics(optimizer_, options_.ranks);
+  }
+
+  std::string problem_of_average(const TrainerState& state) const {
+    if (state.average.empty() && (options_.ema_decay == 0.0 || state.step == 0)) return {};
+    if (options_.ema_decay > 0.0) return problem_with_average(state.average, model_);
+    return "'average' has " + std::to_string(state.average.size()) + " parameters, expected none";
   }
 
   /// A signal reaches one rank sooner than the other, and all must stop before the same step.
@@ -145,19 +160,19 @@ class Trainer::Impl {
   }
 
   std::unique_ptr<StepEngine> make_engine() const {
-    const TrainingTask task{
-        model_,
-        optimizer_,
-        train_data_,
-        test_data_,
-        {options_.device, options_.bf16, options_.channels_last, options_.label_smoothing},
-        options_.ranks,
-        options_.sync_batchnorm};
+    const TrainingTask task{model_,
+                            optimizer_,
+                            train_data_,
+                            test_data_,
+                            {options_.device, options_.bf16, options_.channels_last,
+                             options_.label_smoothing, options_.loss},
+                            options_.ranks,
+                            options_.sync_batchnorm};
     if (options_.graph) return make_graph_engine(task);
     return make_eager_engine(task, options_.accumulation, options_.clip_norm);
   }
 
-  /// The steps that the epoch still lacks; false where it was stopped.
+  /// Takes the steps that the epoch still lacks. Returns false where it was stopped.
   bool train_epoch() {
     model_.train();
     engine_->start(state_.epoch, state_.batch);
@@ -166,6 +181,11 @@ class Trainer::Impl {
       if (state_.batch >= train_data_.batches_per_epoch()) return true;
       take_steps(steps_until_read());
     }
+  }
+
+  std::optional<Evaluation> evaluate() {
+    const AverageInPlace average(model_, state_.average);
+    return engine_->evaluate([this] { return should_stop(); });
   }
 
   /// Steps that may be taken before somebody must look: until one whose update is measured, until
@@ -187,6 +207,7 @@ class Trainer::Impl {
     for (std::int64_t i = 0; i < count; ++i) {
       rates.push_back(optimizer_.param_groups().front().options().get_lr());
       engine_->take_step();
+      if (average_) average_->update();
       scheduler_.step();
     }
     const auto readings = engine_->read();
@@ -246,7 +267,8 @@ class Trainer::Impl {
     next.step = state_.step;
     next.epoch = state_.epoch + 1;
     next.seconds = state_.seconds;
-    state_ = next;
+    next.average = std::move(state_.average);
+    state_ = std::move(next);
     for (auto* callback : callbacks_) callback->on_epoch(self_, metrics);
   }
 
@@ -260,7 +282,8 @@ class Trainer::Impl {
   std::vector<TrainingCallback*> callbacks_;
   TrainerState state_;
   std::optional<ActivationVariances> variances_;
-  std::unique_ptr<StepEngine> engine_;  // last: what it captured refers to the others
+  std::optional<WeightAverage> average_;  // in state_.average
+  std::unique_ptr<StepEngine> engine_;    // last: what it captured refers to the others
 };
 
 Trainer::Trainer(Model& model, torch::optim::Optimizer& optimizer, Loader& train_data,
@@ -276,7 +299,13 @@ std::string Trainer::obstacle_to_graph(const torch::optim::Optimizer& optimizer,
   if (!options.device.is_cuda()) return "the device is no GPU";
   if (options.accumulation != 1) return "several batches make a step";
   if (std::isfinite(options.clip_norm)) return "gradients are clipped";
-  if (options.ranks->size() > 1) return "several ranks exchange their gradients";
+  if (!options.ranks->can_be_captured()) {
+    return "the ranks' sums go through the host's memory: they share a GPU, or the build has no "
+           "NCCL";
+  }
+  if (!DeviceBatches::knows(train_data.options())) {
+    return "resized crops, RandAugment, erasing and mixing are the CPU's work";
+  }
   return obstacle_to_graph_engine(optimizer, train_data, test_data, options.device);
 }
 const Model& Trainer::model() const noexcept { return impl_->model(); }

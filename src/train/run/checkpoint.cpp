@@ -1,12 +1,10 @@
 #include "train/run/checkpoint.h"
 
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <adaact/models/weights.h>
 #include <adaact/optim/named_state.h>
 #include <torch/torch.h>
@@ -15,6 +13,7 @@
 #include "io/error_text.h"
 #include "io/json_text.h"
 #include "models/checkpoint_format.h"
+#include "train/step/generator_state.h"
 
 namespace adaact {
 namespace {
@@ -23,6 +22,7 @@ using nlohmann::json;
 
 const std::string kModel = kModelInCheckpoint;
 const std::string kOptimizer = "optimizer/";
+const std::string kAverage = "average/";
 constexpr char kGenerator[] = "generator";
 constexpr char kGpuGenerator[] = "gpu_generator";
 
@@ -94,17 +94,7 @@ std::string without_prefix(const std::string& name, const std::string& prefix) {
 std::optional<at::Generator> generator_of_gpu(const Model& model) {
   const auto device = model.parameters().front().device();
   if (!device.is_cuda()) return std::nullopt;
-  return at::globalContext().defaultGenerator(device);
-}
-
-torch::Tensor state_of(at::Generator generator) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_state(at::Generator generator, const torch::Tensor& state) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
+  return generator_of(device);
 }
 
 const torch::Tensor& tensor_of(const TensorFile& checkpoint, const std::string& name,
@@ -157,12 +147,13 @@ TensorFile make_checkpoint(const RunState& state, const Model& model,
   file.metadata = {{"format", kCheckpointFormat}, {"run", fields.dump()}};
   for (const auto& [key, value] : card.to_metadata()) file.metadata[kModel + key] = value;
   for (const auto& [name, tensor] : state_tensors(model)) file.tensors[kModel + name] = tensor;
+  for (const auto& [name, tensor] : state.trainer.average) file.tensors[kAverage + name] = tensor;
   const auto of_optimizer = dynamic_cast<const HasNamedState&>(optimizer).export_state().to_file();
   for (const auto& [name, tensor] : of_optimizer.tensors) {
     file.tensors[kOptimizer + name] = tensor;
   }
   for (const auto& [key, value] : of_optimizer.metadata) file.metadata[kOptimizer + key] = value;
-  file.tensors[kGenerator] = state_of(at::detail::getDefaultCPUGenerator());
+  file.tensors[kGenerator] = state_of(generator_of(torch::kCPU));
   if (const auto gpu = generator_of_gpu(model)) file.tensors[kGpuGenerator] = state_of(*gpu);
   return file;
 }
@@ -187,6 +178,10 @@ RunState read_run_state(const TensorFile& checkpoint, const std::string& source)
                   ", expected ", misfit.expected);
     }
   });
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    const auto inner = without_prefix(name, kAverage);
+    if (!inner.empty()) state.trainer.average[inner] = tensor;
+  }
   return state;
 }
 
@@ -204,7 +199,7 @@ void restore_checkpoint(const TensorFile& checkpoint, Model& model,
   const auto optimizer_state = OptimizerState::from_file(of_optimizer, source);
   const auto tensors = state_tensors(model);
   check_model(checkpoint, tensors, source);
-  check_generator(at::detail::getDefaultCPUGenerator(), checkpoint, kGenerator, source);
+  check_generator(generator_of(torch::kCPU), checkpoint, kGenerator, source);
   const auto gpu = generator_of_gpu(model);
   const bool has_gpu_generator = gpu && checkpoint.tensors.count(kGpuGenerator) != 0;
   if (has_gpu_generator) check_generator(*gpu, checkpoint, kGpuGenerator, source);
@@ -212,7 +207,7 @@ void restore_checkpoint(const TensorFile& checkpoint, Model& model,
   dynamic_cast<HasNamedState&>(optimizer).import_state(optimizer_state, source);
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) tensor.detach().copy_(checkpoint.at(kModel + name));
-  set_state(at::detail::getDefaultCPUGenerator(), checkpoint.at(kGenerator));
+  set_state(generator_of(torch::kCPU), checkpoint.at(kGenerator));
   if (has_gpu_generator) set_state(*gpu, checkpoint.at(kGpuGenerator));
 }
 

@@ -19,8 +19,8 @@ struct RunState {
   std::string data;  // describe_data()
 };
 
-/// All that a run needs to go on: where it stands, the model, the optimizer and LibTorch's generator,
-/// from which dropout and drop-path draw. The card is for whoever wants the model alone.
+/// All that a run needs to go on: where it stands with the average of the weights, the model, the optimizer and LibTorch's
+/// generator, from which dropout and drop-path draw. The card is for whoever wants the model alone.
 TensorFile make_checkpoint(const RunState& state, const Model& model,
                            const torch::optim::Optimizer& optimizer, const ModelCard& card);
 

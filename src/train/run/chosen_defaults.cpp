@@ -1,10 +1,12 @@
 #include "train/run/chosen_defaults.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <memory>
 
+#include <adaact/data/augment.h>
 #include <adaact/data/datasets.h>
 #include <adaact/data/image_folder.h>
 #include <adaact/io/safetensors.h>
@@ -42,7 +44,8 @@ void take_from_weights(RunConfig& config) {
   if (config.dataset != kImageFolder || config.image_size != 0 || config.model != card.model)
     return;
   config.image_size = card.data.shape.height;
-  if (config.resize_size == 0) config.resize_size = card.resize_size;
+  const bool says_size = config.resize_size != 0 || config.crop_ratio != 0.0;
+  if (!says_size) config.resize_size = card.resize_size;
 }
 
 constexpr std::int64_t kSmallestForResNet20 = 8;
@@ -114,6 +117,23 @@ void fit_to_folder(RunConfig& config) {
   if (config.flip == "auto") config.flip = may_be_mirrored(images->class_names()) ? "on" : "off";
 }
 
+/// Rounded down, as timm does: of 224 pixels and 0.95 are 235.
+void take_crop_ratio(RunConfig& config) {
+  const auto ratio = config.crop_ratio;
+  if (ratio == 0.0) return;
+  TORCH_CHECK_VALUE(config.dataset == kImageFolder,
+                    "crop_ratio is of use only with the data set image-folder");
+  TORCH_CHECK_VALUE(ratio > 0.0 && ratio <= 1.0, "crop_ratio is ", ratio, ", expected (0, 1]");
+  constexpr double kRounding = 1e-6;  // of a quotient that would be whole
+  const auto side = static_cast<double>(config.image_size) / ratio;
+  const auto size = static_cast<std::int64_t>(
+      std::min(std::floor(side + kRounding), static_cast<double>(kLargestResizeSize) + 1.0));
+  TORCH_CHECK_VALUE(config.resize_size == 0 || config.resize_size == size, "resize_size is ",
+                    config.resize_size, ", but crop_ratio ", ratio, " makes it ", size,
+                    "; give one of the two");
+  config.resize_size = size;
+}
+
 }  // namespace
 
 void choose_defaults(RunConfig& config) {
@@ -121,6 +141,12 @@ void choose_defaults(RunConfig& config) {
   take_from_weights(config);
   if (config.model == "auto") config.model = model_to_fit(config);
   if (config.dataset == kImageFolder) fit_to_folder(config);
+  take_crop_ratio(config);
+  if (config.crop == "auto") config.crop = config.augment ? "padded" : "none";
+  if (config.crop == "resized" && config.crop_scale.empty()) {
+    const ResizedCropOptions usual;
+    config.crop_scale = {usual.smallest, usual.largest};
+  }
   if (config.epochs == kToFit) config.epochs = 3;
   if (config.batch_size == kToFit) config.batch_size = 128;
   if (config.flip == "auto") config.flip = may_be_mirrored(config.dataset) ? "on" : "off";

@@ -26,7 +26,7 @@ std::int64_t number_between(const json& object, const char* field, std::int64_t 
   return value;
 }
 
-/// One number for each channel.
+/// The numbers of a field, one for each channel.
 std::vector<float> numbers_in(const json& object, const char* field, std::int64_t channels) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   const auto numbers = object.at(field).get<std::vector<double>>();

@@ -1,6 +1,5 @@
 #include "train/run/rank_agreement.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,35 +8,27 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json_text.h"
+#include "ranks/shared_text.h"
+#include "train/run/build_id.h"
+#include "train/run/run_settings.h"
 
 namespace adaact {
 namespace {
 
 using nlohmann::json;
 
-/// The first rank's.
-std::string shared_text(const std::string& own, Communicator& ranks) {
-  const auto size = torch::full({1}, static_cast<std::int64_t>(own.size()), torch::kInt64);
-  ranks.broadcast({size}, /*root=*/0);
-  const auto bytes = torch::empty({size.item<std::int64_t>()}, torch::kUInt8);
-  if (ranks.is_first()) {
-    std::copy(own.begin(), own.end(), bytes.data_ptr<std::uint8_t>());
-  }
-  ranks.broadcast({bytes}, /*root=*/0);
-  const auto* begin = bytes.data_ptr<std::uint8_t>();
-  return {begin, begin + bytes.numel()};
+/// A line for each entry of an object, as "lr 0.1".
+std::string lines_of(const json& object) {
+  std::string lines;
+  for (const auto& [name, value] : object.items()) lines += name + " " + value.dump() + "\n";
+  return lines;
 }
 
-/// A line for each option, as "lr 0.1".
 std::string lines_of_options(const RunConfig& config) {
   auto fields = parse_json<json>(config.to_json(), "a configuration");
-  json options = fields.at("optimizer_options");
+  const json options = fields.at("optimizer_options");
   fields.erase("optimizer_options");
-  std::string lines;
-  for (const auto* object : {&fields, &options}) {
-    for (const auto& [name, value] : object->items()) lines += name + " " + value.dump() + "\n";
-  }
-  return lines;
+  return lines_of(fields) + lines_of(options);
 }
 
 /// All but the values of the tensors.
@@ -70,15 +61,22 @@ void check_same_run(const RunConfig& config, Communicator& ranks) {
   compared.data_dir.clear();
   compared.threads = 0;
   compared.device = config.device.substr(0, config.device.find(':'));
-  check_same_on_all_ranks(ranks, "its program",
-                          std::string("adaact " ADAACT_VERSION "\nLibTorch " TORCH_VERSION));
+  check_same_on_all_ranks(
+      ranks, "its program",
+      "adaact " ADAACT_VERSION "\nLibTorch " TORCH_VERSION "\nbuild " + build_id());
   check_same_on_all_ranks(ranks, "its options", lines_of_options(compared));
+}
+
+void check_same_settings(const RunSettings& settings, Communicator& ranks) {
+  auto compared = to_json(settings);
+  compared.erase("workers");
+  check_same_on_all_ranks(ranks, "its options", lines_of(compared));
 }
 
 void share_tensor_file(TensorFile& file, Communicator& ranks) {
   if (ranks.size() == 1) return;
   const auto own = ranks.is_first() ? outline_of(file).dump() : std::string();
-  const auto outline = parse_json<json>(shared_text(own, ranks), "what rank 0 sent");
+  const auto outline = parse_json<json>(text_of_rank(/*root=*/0, own, ranks), "what rank 0 sent");
   if (!ranks.is_first()) file = empty_file(outline);
   std::vector<torch::Tensor> tensors;
   for (auto& [name, tensor] : file.tensors) {

@@ -21,6 +21,7 @@
 #include "io/json_text.h"
 #include "io/near_miss.h"
 #include "io/utf8.h"
+#include "train/run/check_config.h"
 #include "train/run/chosen_defaults.h"
 #include "train/run/run_file_names.h"
 
@@ -43,6 +44,13 @@ void visit_fields(Config& config, Visitor&& visit) {
   visit("limit_test", config.limit_test);
   visit("augment", config.augment);
   visit("flip", config.flip);
+  visit("crop", config.crop);
+  visit("crop_scale", config.crop_scale);
+  visit("crop_ratio", config.crop_ratio);
+  visit("rand_augment", config.rand_augment);
+  visit("erase", config.erase);
+  visit("mixup", config.mixup);
+  visit("cutmix", config.cutmix);
   visit("skip_bad_images", config.skip_bad_images);
   visit("validation", config.validation);
   visit("optimizer", config.optimizer);
@@ -50,13 +58,17 @@ void visit_fields(Config& config, Visitor&& visit) {
   visit("schedule", config.schedule);
   visit("milestones", config.milestones);
   visit("final_lr_factor", config.final_lr_factor);
+  visit("min_lr", config.min_lr);
   visit("warmup_epochs", config.warmup_epochs);
+  visit("warmup_lr", config.warmup_lr);
   visit("epochs", config.epochs);
   visit("batch_size", config.batch_size);
   visit("accumulation", config.accumulation);
   visit("sync_batchnorm", config.sync_batchnorm);
   visit("clip_norm", config.clip_norm);
+  visit("loss", config.loss);
   visit("label_smoothing", config.label_smoothing);
+  visit("ema", config.ema);
   visit("patience", config.patience);
   visit("precision", config.precision);
   visit("memory_format", config.memory_format);
@@ -115,107 +127,9 @@ std::int64_t cores() { return std::max(1U, std::thread::hardware_concurrency());
 /// What fields that are absent, or left open, in a file of an earlier version meant there.
 void take_as_before(const json& object, RunConfig& config) {
   if (!object.contains("flip")) config.flip = "on";
+  if (!object.contains("crop")) config.crop = config.augment ? "padded" : "none";
   const bool own_size = config.dataset == "image-folder" && config.image_size == 0;
   if (own_size && !object.contains("validation")) config.image_size = 224;
-}
-
-constexpr std::int64_t kMany = std::numeric_limits<std::uint32_t>::max();
-
-void between(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-  TORCH_CHECK_VALUE(value >= low && value <= high, name, " is ", value, ", expected ", low, " to ",
-                    high);
-}
-
-void in_unit_interval(const char* name, double value) {
-  TORCH_CHECK_VALUE(value >= 0.0 && value < 1.0, name, " is ", value, ", expected [0, 1)");
-}
-
-void one_of(const char* name, const std::string& value, const std::vector<std::string>& known) {
-  std::string list;
-  for (const auto& each : known) {
-    if (each == value) return;
-    list += (list.empty() ? "" : ", ") + each;
-  }
-  TORCH_CHECK_VALUE(false, name, " is '", value, "', expected one of: ", list,
-                    did_you_mean(value, known));
-}
-
-/// An option that changes nothing is a mistake of whoever gave it.
-void only_with(bool given, const char* name, bool useful, const std::string& what) {
-  TORCH_CHECK_VALUE(!given || useful, name, " is of use only with ", what);
-}
-
-void check_path(const char* name, const std::string& path) {
-  TORCH_CHECK_VALUE(is_utf8(path), name, " is '", path, "', expected UTF-8");
-}
-
-void check_model_and_data(const RunConfig& config) {
-  one_of("model", config.model, model_names());
-  in_unit_interval("drop_path", config.drop_path);
-  check_path("weights", config.weights);
-  one_of("dataset", config.dataset, dataset_names());
-  check_path("data_dir", config.data_dir);
-  only_with(!config.data_dir.empty(), "data_dir", config.dataset != "synthetic",
-            "a data set that has files");
-  between("image_size", config.image_size, 0, kLargestImageSize);
-  between("resize_size", config.resize_size, 0, kLargestResizeSize);
-  between("limit_train", config.limit_train, 0, kMany);
-  between("limit_test", config.limit_test, 0, kMany);
-  const bool folder = config.dataset == "image-folder";
-  only_with(config.resize_size != 0, "resize_size", folder, "the data set image-folder");
-  only_with(config.skip_bad_images, "skip_bad_images", folder, "the data set image-folder");
-  in_unit_interval("validation", config.validation);
-  only_with(config.validation != 0.0, "validation", folder, "the data set image-folder");
-  one_of("flip", config.flip, {"on", "off"});
-  between("batch_size", config.batch_size, 1, kMany);
-  one_of("precision", config.precision, {"fp32", "tf32", "bf16"});
-  one_of("memory_format", config.memory_format, {"contiguous", "channels-last"});
-  check_device(config.device);
-  const bool gpu = config.device != "cpu";
-  TORCH_CHECK_VALUE(config.precision != "tf32" || gpu,
-                    "precision is 'tf32', which is of use only with a GPU");
-  only_with(config.deterministic, "deterministic", gpu, "a GPU");
-  TORCH_CHECK_VALUE(config.threads >= 0 && config.threads <= most_threads(), "threads is ",
-                    config.threads, ", expected 0 to ", most_threads(), ", four for each of the ",
-                    cores(), " cores of this machine");
-}
-
-void check_training(const RunConfig& config) {
-  one_of("optimizer", config.optimizer, optimizer_names());
-  between("epochs", config.epochs, 1, 1'000'000);
-  between("accumulation", config.accumulation, 1, 1'000'000);
-  TORCH_CHECK_VALUE(config.clip_norm > 0.0, "clip_norm is ", config.clip_norm,
-                    ", expected a number > 0");
-  in_unit_interval("label_smoothing", config.label_smoothing);
-
-  one_of("schedule", config.schedule,
-         {"constant", "step", "multistep", "cosine", "cosine-per-step"});
-  const bool cosine = config.schedule.rfind("cosine", 0) == 0;
-  TORCH_CHECK_VALUE(config.schedule != "step" || config.milestones.size() == 1, "milestones are ",
-                    c10::IntArrayRef(config.milestones),
-                    ", expected the one period that schedule 'step' needs");
-  TORCH_CHECK_VALUE(config.schedule != "multistep" || !config.milestones.empty(),
-                    "milestones are empty, expected those that schedule 'multistep' needs");
-  only_with(!config.milestones.empty(), "milestones",
-            config.schedule == "step" || config.schedule == "multistep",
-            "the schedules step and multistep");
-  for (const auto milestone : config.milestones) {
-    TORCH_CHECK_VALUE(milestone >= 1 && milestone <= config.epochs, "milestones is ", milestone,
-                      ", expected at least 1 and no more than epochs, which is ", config.epochs);
-  }
-  const auto& milestones = config.milestones;
-  const auto not_ascending =
-      std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>());
-  TORCH_CHECK_VALUE(not_ascending == milestones.end(), "milestones are ",
-                    c10::IntArrayRef(config.milestones), ", expected ascending ones");
-  TORCH_CHECK_VALUE(config.final_lr_factor >= 0.0 && config.final_lr_factor <= 1.0,
-                    "final_lr_factor is ", config.final_lr_factor, ", expected [0, 1]");
-  only_with(config.final_lr_factor != 0.0, "final_lr_factor", cosine, "the cosine schedules");
-  TORCH_CHECK_VALUE(config.warmup_epochs >= 0, "warmup_epochs is ", config.warmup_epochs,
-                    ", expected 0 or more");
-  TORCH_CHECK_VALUE(config.warmup_epochs < config.epochs, "warmup_epochs is ", config.warmup_epochs,
-                    ", expected less than epochs, which is ", config.epochs);
-  between("patience", config.patience, 0, 1'000'000);
 }
 
 void check_device_name(const std::string& device) {
@@ -258,12 +172,12 @@ std::int64_t most_threads() { return 4 * cores(); }
 
 void RunConfig::resolve() {
   choose_defaults(*this);
-  check_model_and_data(*this);
-  check_training(*this);
+  check_config(*this);
   if (threads == 0) threads = cores();
   weights = absolute_path(weights);
   data_dir = absolute_path(data_dir.empty() ? usual_data_dir(dataset).string() : data_dir);
   optimizer_options = checked_options(optimizer, optimizer_options);
+  check_rates(*this);
 }
 
 std::string RunConfig::to_json() const { return to_object(*this).dump(2) + "\n"; }

@@ -1,6 +1,7 @@
 #include "train/run/run_parts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/Parallel.h>
 #include <adaact/data/datasets.h>
@@ -11,11 +12,42 @@
 #include "io/checksum.h"
 #include "kernels/bf16_on_cpu.h"
 #include "layers/patches.h"
+#include "train/run/check_config.h"
+#include "train/run/rand_augment_text.h"
 
 namespace adaact {
 namespace {
 
-constexpr double kWarmupStart = 0.1;
+/// What is done to training images.
+AugmentOptions augment_options(const RunConfig& config) {
+  const bool is_open = config.crop == "auto" && config.augment;
+  auto options = is_open || config.crop == "padded" ? AugmentOptions::training() : AugmentOptions();
+  const bool flips = config.augment && config.flip != "off";
+  options.flip_probability = flips ? AugmentOptions::training().flip_probability : 0.0;
+  if (config.crop == "resized") {
+    options.resized_crop.emplace();
+    options.resized_crop->smallest = config.crop_scale.at(0);
+    options.resized_crop->largest = config.crop_scale.at(1);
+  }
+  if (!config.rand_augment.empty()) {
+    options.rand_augment = parse_rand_augment(config.rand_augment);
+  }
+  options.erase_probability = config.erase;
+  return options;
+}
+
+/// Where warm-up begins, as a share of the learning rate.
+double warmup_start(const RunConfig& config) {
+  constexpr double kUsual = 0.1;
+  return std::isfinite(config.warmup_lr) ? config.warmup_lr / learning_rate_of(config) : kUsual;
+}
+
+/// Where the cosine ends, as a share of the learning rate.
+double cosine_end(const RunConfig& config) {
+  return config.min_lr > 0.0 ? config.min_lr / learning_rate_of(config) : config.final_lr_factor;
+}
+
+RankOf place_among(const Communicator& ranks) { return {ranks.rank(), ranks.size()}; }
 
 }  // namespace
 
@@ -53,20 +85,22 @@ LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Spli
   auto options = LoaderOptions::evaluation();
   if (split == Split::Train) {
     options.shuffle = true;
-    if (config.augment) options.augment = AugmentOptions::training();
-    if (config.flip == "off") options.augment.flip_probability = 0.0;
+    options.augment = augment_options(config);
+    options.mix = {config.mixup, config.cutmix};
   }
   options.batch_size = config.batch_size;
   options.workers = workers;
   // Enough for all workers to be busy and for a step's batches to be ready when it begins.
   options.prefetch = std::max({options.prefetch, 2 * workers, config.accumulation + 2});
   options.seed = config.seed;
+  options.pin_memory = torch::Device(config.device).is_cuda();
   options.part = rank.rank;
   options.parts = rank.ranks;
   return options;
 }
 
-std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
+std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split,
+                                    const std::shared_ptr<Communicator>& ranks) {
   DatasetOptions options;
   options.data_dir = config.data_dir;
   options.split = split;
@@ -76,6 +110,7 @@ std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split) {
   options.skip_bad_images = config.skip_bad_images;
   options.validation = config.validation;
   options.seed = config.seed;
+  options.ranks = ranks;
   return open_dataset(config.dataset, options);
 }
 
@@ -89,6 +124,18 @@ std::string describe_data(const Dataset& data) {
          " classes with checksum " + checksum.hex();
 }
 
+std::string describe_pixels(const Dataset& data) {
+  constexpr std::int64_t kMostImages = 64;
+  const auto images = std::min(data.size(), kMostImages);
+  std::string pixels(static_cast<std::size_t>(data.shape().bytes()), '\0');
+  Crc64 checksum;
+  for (std::int64_t i = 0; i < images; ++i) {
+    data.read(i * data.size() / images, reinterpret_cast<std::uint8_t*>(pixels.data()));
+    checksum.update(pixels);
+  }
+  return std::to_string(images) + " images with checksum " + checksum.hex();
+}
+
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data) {
   auto options = default_model_options(config.model);
   options.classes = data.classes();
@@ -99,11 +146,12 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data)
   return make_model(config.model, options);
 }
 
-RunParts::RunParts(const RunConfig& config, std::int64_t workers, const RankOf& rank)
-    : train_data(open_split(config, Split::Train)),
-      test_data(open_split(config, Split::Test)),
-      train_loader(train_data, loader_options(config, workers, Split::Train, rank)),
-      test_loader(test_data, loader_options(config, workers, Split::Test, rank)),
+RunParts::RunParts(const RunConfig& config, std::int64_t workers,
+                   const std::shared_ptr<Communicator>& ranks)
+    : train_data(open_split(config, Split::Train, ranks)),
+      test_data(open_split(config, Split::Test, ranks)),
+      train_loader(train_data, loader_options(config, workers, Split::Train, place_among(*ranks))),
+      test_loader(test_data, loader_options(config, workers, Split::Test, place_among(*ranks))),
       model(build_model(config, *train_data)) {
   model->to(torch::Device(config.device));
   if (config.memory_format == "channels-last") lay_out_channels_last(*model);
@@ -115,11 +163,17 @@ std::string RunParts::data_description() const {
   return "train " + describe_data(*train_data) + ", test " + describe_data(*test_data);
 }
 
+std::string RunParts::pixels_description() const {
+  return "train " + describe_pixels(*train_data) + ", test " + describe_pixels(*test_data);
+}
+
 TrainerOptions step_options(const RunConfig& config) {
   TrainerOptions options;
   options.accumulation = config.accumulation;
   options.clip_norm = config.clip_norm;
+  options.loss = config.loss == "bce" ? Loss::BinaryCrossEntropy : Loss::CrossEntropy;
   options.label_smoothing = config.label_smoothing;
+  options.ema_decay = config.ema;
   options.bf16 = config.precision == "bf16";
   options.device = torch::Device(config.device);
   options.channels_last = config.memory_format == "channels-last";
@@ -135,10 +189,10 @@ Schedule build_schedule(const RunConfig& config, std::int64_t steps_per_epoch) {
   if (config.schedule == "step") schedule = step_schedule(config.milestones.at(0));
   if (config.schedule == "multistep") schedule = multistep_schedule(config.milestones);
   if (config.schedule == "cosine" || per_step) {
-    schedule = cosine_schedule(config.epochs * unit, config.final_lr_factor);
+    schedule = cosine_schedule(config.epochs * unit, cosine_end(config));
   }
   if (warmup > 0) {
-    schedule = with_warmup(warmup, kWarmupStart,
+    schedule = with_warmup(warmup, warmup_start(config),
                            [schedule, warmup](std::int64_t t) { return schedule(warmup + t); });
   }
   return per_step ? schedule : per_epoch(schedule, steps_per_epoch);

@@ -6,6 +6,7 @@
 
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
+#include <adaact/ranks/communicator.h>
 #include <adaact/train/run_config.h>
 #include <adaact/train/trainer.h>
 #include <torch/optim/optimizer.h>
@@ -25,11 +26,17 @@ struct RankOf {
 LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split,
                              const RankOf& rank = {});
 
-std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split);
+/// `ranks` are those who open it at the same time.
+std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split,
+                                    const std::shared_ptr<Communicator>& ranks = single_process());
 
 /// Says in one line how many images of which classes there are: two data sets with the same line give
 /// the same order of samples and labels.
 std::string describe_data(const Dataset& data);
+
+/// Says in one line what images look like, by reading a few that are spread evenly over all: data sets of the same names
+/// and labels with other pictures have another line, unless they differ in none of these.
+std::string describe_pixels(const Dataset& data);
 
 /// The model that the configuration names, with the classes and the image size of the data.
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data);
@@ -39,9 +46,11 @@ void lay_out_channels_last(torch::nn::Module& model);
 
 /// What a configuration names, made. Draws the random numbers of the initialisation.
 struct RunParts {
-  RunParts(const RunConfig& config, std::int64_t workers, const RankOf& rank = {});
+  RunParts(const RunConfig& config, std::int64_t workers,
+           const std::shared_ptr<Communicator>& ranks = single_process());
 
   std::string data_description() const;
+  std::string pixels_description() const;
 
   std::shared_ptr<Dataset> train_data;
   std::shared_ptr<Dataset> test_data;

@@ -43,6 +43,10 @@ json to_json(const RunSettings& settings) {
   return object;
 }
 
+std::string settings_text(const RunSettings& settings) {
+  return json{{kSettingsField, to_json(settings)}}.dump();
+}
+
 RunSettings RunSettings::read(const std::filesystem::path& config_file) {
   return from_json(read_file(config_file), config_file.string());
 }

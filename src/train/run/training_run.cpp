@@ -18,12 +18,15 @@
 #include "train/run/best_epoch.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_store.h"
+#include "train/run/checkpoint_writer.h"
 #include "train/run/interrupt.h"
 #include "train/run/rank_agreement.h"
 #include "train/run/run_file_names.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_journal.h"
 #include "train/run/run_parts.h"
+#include "train/step/rank_totals.h"
+#include "train/step/weight_average.h"
 
 namespace adaact {
 namespace {
@@ -64,6 +67,27 @@ std::string ending_of(const RunConfig& config, const BestEpoch& best, const Trai
   if (trainer.state().epoch >= config.epochs) return {};
   return "test top-1 has not been better than the " + best.text() + " for " +
          std::to_string(config.patience) + (config.patience == 1 ? " epoch" : " epochs");
+}
+
+/// While it is held no other run captures a graph: it would take this run's memory for its own.
+std::unique_lock<std::mutex> outside_of_captures(const RunConfig& config) {
+  std::unique_lock<std::mutex> lock(set_up_mutex(), std::defer_lock);
+  if (torch::Device(config.device).is_cuda()) lock.lock();
+  return lock;
+}
+
+/// What the test says in detail, of the images of all ranks, each of which tests its part; nothing if a signal came to
+/// any of them.
+std::optional<TestDetails> test_in_detail(const RunConfig& config, RunParts& parts,
+                                          const TrainerState& state, Communicator& ranks) {
+  const auto alone = outside_of_captures(config);
+  const AverageInPlace average(*parts.model, state.average);
+  const auto evaluation = evaluate_in_detail_unless(
+      [&ranks] { return any_rank(InterruptGuard::received() != 0, ranks); }, *parts.model,
+      parts.test_loader, torch::Device(config.device), config.precision == "bf16",
+      config.memory_format == "channels-last");
+  if (!evaluation) return std::nullopt;
+  return of_all_ranks(evaluation->details, ranks);
 }
 
 /// Goes back to the newest checkpoint, where there is one. Returns how much the run had written.
@@ -115,9 +139,12 @@ class RunInProgress : public TrainingCallback {
     trainer_.add_callback(*this);
     trainer_.add_callback(callback);
     if (!train()) return interrupted(signal_of_all(InterruptGuard::received(), *settings_.ranks));
-    if (!save_test_details()) return interrupted(InterruptGuard::received());
+    if (!save_test_details()) {
+      return interrupted(signal_of_all(InterruptGuard::received(), *settings_.ranks));
+    }
     // Where more epochs would go on from; at the end of each epoch it is there already.
     if (settings_.checkpoint_every > 0 && settings_.keep_checkpoints > 0) save();
+    writer_.finish();
     save_model();
     store_.keep_newest(settings_.keep_checkpoints);
     return {RunResult::Status::Finished, 0, ending_of(config_, best_, trainer_)};
@@ -147,39 +174,35 @@ class RunInProgress : public TrainingCallback {
 
   RunResult interrupted(int signal) {
     save();
+    writer_.finish();
     return {RunResult::Status::Interrupted, signal, {}};
   }
 
   void save() {
     const RunState state{trainer_.state(), journal_.flush(), data_};
-    store_.save(state.trainer.step,
-                make_checkpoint(state, *parts_.model, *parts_.optimizer, card_));
+    writer_.begin(state.trainer.step,
+                  make_checkpoint(state, *parts_.model, *parts_.optimizer, card_));
   }
 
   void save_best(const EpochMetrics& metrics) const {
+    const AverageInPlace average(*parts_.model, trainer_.state().average);
     auto metadata = card_.to_metadata();
     metadata["epoch"] = std::to_string(metrics.epoch + 1);
     save_weights(*parts_.model, folder_.best_file(), metadata);
   }
 
-  /// What the test says in detail, before the model, whose being there says that nothing is missing. False
-  /// if a signal came: then whoever goes on with the run does this again.
+  /// Before the model, whose being there says that nothing is missing. False if a signal came: then whoever goes on
+  /// with the run does this again.
   bool save_test_details() {
-    const torch::Device device(config_.device);
-    std::unique_lock<std::mutex> set_up(set_up_mutex(), std::defer_lock);
-    if (device.is_cuda()) set_up.lock();  // another run's capture would take it for its own
-    // Of all test images, whatever part of them was this rank's.
-    Loader test_loader(parts_.test_data, loader_options(config_, settings_.workers, Split::Test));
-    const auto evaluation = evaluate_in_detail_unless(
-        [] { return InterruptGuard::received() != 0; }, *parts_.model, test_loader, device,
-        config_.precision == "bf16", config_.memory_format == "channels-last");
-    if (!evaluation) return false;
-    write_file_atomically(folder_.path() / kTestDetailsFile, evaluation->details.to_json());
-    return true;
+    const auto details = test_in_detail(config_, parts_, trainer_.state(), *settings_.ranks);
+    if (details) write_file_atomically(folder_.path() / kTestDetailsFile, details->to_json());
+    return details.has_value();
   }
 
   void save_model() {
     journal_.flush();
+    const auto alone = outside_of_captures(config_);
+    const AverageInPlace average(*parts_.model, trainer_.state().average);
     save_weights(*parts_.model, folder_.model_file(), card_.to_metadata());
   }
 
@@ -193,6 +216,7 @@ class RunInProgress : public TrainingCallback {
   const std::string data_;
   CheckpointStore store_;
   RunJournal journal_;
+  CheckpointWriter writer_{store_};  // last: while it ends, the others are still there
 };
 
 void load_initial_weights(Model& model, const RunConfig& config, const RunSettings& settings) {
@@ -264,10 +288,10 @@ void hand_out(std::optional<CheckpointStore::Loaded>& newest, Model& model, Comm
 std::unique_ptr<RunParts> make_parts(const RunConfig& config, const RunSettings& settings) {
   auto& ranks = *settings.ranks;
   set_up_libtorch(config);
-  auto parts =
-      std::make_unique<RunParts>(config, settings.workers, RankOf{ranks.rank(), ranks.size()});
+  auto parts = std::make_unique<RunParts>(config, settings.workers, settings.ranks);
   if (ranks.size() > 1) {
     check_same_on_all_ranks(ranks, "its data", parts->data_description());
+    check_same_on_all_ranks(ranks, "the pixels of its data", parts->pixels_description());
   }
   return parts;
 }
@@ -290,6 +314,7 @@ TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings
 
 RunResult TrainingRun::run(TrainingCallback& callback) {
   check_same_run(config_, *settings_.ranks);
+  check_same_settings(settings_, *settings_.ranks);
   return settings_.ranks->is_first() ? lead(callback) : follow();
 }
 
@@ -365,7 +390,9 @@ RunResult TrainingRun::follow() {
       break;
   }
   const InterruptGuard interrupts;
-  if (trainer.run()) return {RunResult::Status::Finished, 0, {}};
+  if (trainer.run() && test_in_detail(config_, *parts, trainer.state(), ranks)) {
+    return {RunResult::Status::Finished, 0, {}};
+  }
   return {RunResult::Status::Interrupted, signal_of_all(InterruptGuard::received(), ranks), {}};
 }
 

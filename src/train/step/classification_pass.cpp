@@ -8,6 +8,8 @@
 #include "layers/cross_entropy_cuda.h"
 #include "layers/plain_layers.h"
 #include "train/step/autocast.h"
+#include "train/step/batch_on_device.h"
+#include "train/step/classification_loss.h"
 
 namespace adaact {
 namespace {
@@ -23,24 +25,25 @@ bool has_fused_loss(const torch::Tensor& logits, const torch::Tensor& labels) {
 }  // namespace
 
 torch::Tensor prepared_images(const Batch& batch, const PassSettings& settings) {
-  return batch.images.to(settings.device)
+  return on_device(batch.images, settings.device)
       .to(settings.image_dtype())
       .contiguous(settings.channels_last ? torch::MemoryFormat::ChannelsLast
                                          : torch::MemoryFormat::Contiguous);
 }
 
-TrainingPass training_pass(Model& model, const torch::Tensor& images, const torch::Tensor& labels,
+TrainingPass training_pass(Model& model, const torch::Tensor& images, const Targets& targets,
                            std::int64_t images_of_step, const PassSettings& settings) {
   const auto computed = forward_as_computed(model, images, settings.bf16);
-  if (has_fused_loss(computed, labels)) {
-    const auto result = cross_entropy_cuda(computed.detach(), labels, settings.label_smoothing,
-                                           static_cast<double>(images_of_step));
+  const bool is_plain = settings.loss == Loss::CrossEntropy && !targets.are_mixed();
+  if (is_plain && has_fused_loss(computed, targets.labels)) {
+    const auto result =
+        cross_entropy_cuda(computed.detach(), targets.labels, settings.label_smoothing,
+                           static_cast<double>(images_of_step));
     computed.backward(result.gradient);
     return {result.loss, computed.detach(), result.hits};
   }
   const auto logits = computed.to(torch::kFloat32);
-  const auto loss = torch::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum,
-                                              /*ignore_index=*/-100, settings.label_smoothing) /
+  const auto loss = summed_loss(logits, targets, settings.loss, settings.label_smoothing) /
                     static_cast<double>(images_of_step);
   loss.backward();
   return {loss.detach(), logits.detach(), {}};

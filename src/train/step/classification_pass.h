@@ -7,8 +7,11 @@
 
 #include <adaact/data/loader.h>
 #include <adaact/models/model.h>
+#include <adaact/train/loss.h>
 #include <adaact/train/metrics.h>
 #include <torch/types.h>
+
+#include "train/step/targets.h"
 
 namespace adaact {
 
@@ -18,9 +21,10 @@ struct PassSettings {
   bool bf16 = false;             // autocast
   bool channels_last = false;    // images; the weights are the model's own matter
   double label_smoothing = 0.0;  // of the loss that is trained
+  Loss loss = Loss::CrossEntropy;
 
-  /// Of the images. Under autocast on a GPU they are rounded when they are made, and not a second time, with a copy
-  /// that lives until the backward pass, by the first layer.
+  /// Under autocast on a GPU images are rounded when they are made, and not a second time, with a copy that lives
+  /// until the backward pass, by the first layer.
   torch::ScalarType image_dtype() const {
     return bf16 && device.is_cuda() ? torch::kBFloat16 : torch::kFloat32;
   }
@@ -34,14 +38,15 @@ struct TrainingPass {
   torch::Tensor logits;  // (B, classes)
   torch::Tensor hits;    // () kLong, where they were counted with the loss
 
-  torch::Tensor correct(const torch::Tensor& labels) const {
-    return hits.defined() ? hits : logits.argmax(1).eq(labels).sum();
+  /// Of a mixed image the label that has more of it is the right one.
+  torch::Tensor correct(const Targets& targets) const {
+    return hits.defined() ? hits : logits.argmax(1).eq(targets.likelier()).sum();
   }
 };
 
 /// Forward and backward. The loss is the images' share of the mean over all `images_of_step`; its
 /// gradients are added to those that are there.
-TrainingPass training_pass(Model& model, const torch::Tensor& images, const torch::Tensor& labels,
+TrainingPass training_pass(Model& model, const torch::Tensor& images, const Targets& targets,
                            std::int64_t images_of_step, const PassSettings& settings);
 
 /// (B, 5) kLong: the classes with the highest logits, the highest first; all of fewer than five.
@@ -55,7 +60,7 @@ torch::Tensor evaluation_sums(const torch::Tensor& logits, const torch::Tensor& 
 torch::Tensor evaluation_pass(Model& model, const torch::Tensor& images,
                               const torch::Tensor& labels, const PassSettings& settings);
 
-/// From the sums, added up over all batches and on the CPU.
+/// Makes means of the sums, which are added up over all batches and on the CPU.
 Evaluation to_evaluation(const torch::Tensor& sums, std::int64_t images);
 
 }  // namespace adaact

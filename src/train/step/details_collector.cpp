@@ -10,6 +10,14 @@
 
 namespace adaact {
 
+void keep_most_certain(std::vector<TestDetails::WrongImage>& images) {
+  std::sort(images.begin(), images.end(), [](const auto& one, const auto& other) {
+    return one.probability != other.probability ? one.probability > other.probability
+                                                : one.index < other.index;
+  });
+  if (images.size() > kMostWrongImages) images.resize(kMostWrongImages);
+}
+
 void DetailsCollector::add(const Batch& batch, const torch::Tensor& logits,
                            const torch::Tensor& predicted) {
   const auto probabilities = torch::softmax(logits.to(torch::kFloat32), 1)
@@ -26,12 +34,7 @@ void DetailsCollector::add(const Batch& batch, const torch::Tensor& logits,
     if (label[i] == prediction[i] || !std::isfinite(probability[i])) continue;
     wrong_.push_back({sample[i], label[i], prediction[i], probability[i], {}});
   }
-  // Of equally certain ones those that come first, whatever the size of a batch.
-  std::sort(wrong_.begin(), wrong_.end(), [](const auto& one, const auto& other) {
-    return one.probability != other.probability ? one.probability > other.probability
-                                                : one.index < other.index;
-  });
-  if (wrong_.size() > kMostWrongImages) wrong_.resize(kMostWrongImages);
+  keep_most_certain(wrong_);
 }
 
 TestDetails DetailsCollector::details() const {

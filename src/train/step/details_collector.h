@@ -3,12 +3,17 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include <adaact/data/loader.h>
 #include <adaact/train/test_details.h>
 #include <torch/types.h>
 
 namespace adaact {
+
+/// Leaves as many as TestDetails keeps. Among equally certain ones those stay that come first in the test data,
+/// whatever the order in which they were found.
+void keep_most_certain(std::vector<TestDetails::WrongImage>& images);
 
 /// Gathers the details of an evaluation, batch by batch.
 class DetailsCollector {

@@ -5,10 +5,12 @@
 #include <adaact/train/evaluate.h>
 #include <torch/torch.h>
 
+#include "layers/batch_part.h"
 #include "layers/shared_batch_statistics.h"
 #include "train/probes/activation_probe.h"
+#include "train/step/generator_state.h"
 #include "train/step/gradients.h"
-#include "train/step/of_all_ranks.h"
+#include "train/step/rank_totals.h"
 #include "train/step/step_engine.h"
 
 namespace adaact {
@@ -75,13 +77,6 @@ class EagerEngine : public StepEngine {
   }
 
  private:
-  /// Each rank's loss is its images' share of the mean over all.
-  static GradientExchangeOptions shares_of_mean() {
-    GradientExchangeOptions options;
-    options.reduction = GradientExchangeOptions::Reduction::Sum;
-    return options;
-  }
-
   std::vector<Batch> next_batches() {
     std::vector<Batch> batches;
     while (static_cast<std::int64_t>(batches.size()) < accumulation_) {
@@ -97,25 +92,33 @@ class EagerEngine : public StepEngine {
     std::int64_t correct = 0;
   };
 
-  /// All batches of a step; the gradients are those of the mean loss.
+  /// Goes through all batches of a step. The gradients are those of the mean loss.
   Sums accumulate_gradients(const std::vector<Batch>& batches) {
     std::optional<SharedBatchStatistics> statistics;
-    if (task_.sync_batchnorm && task_.ranks->size() > 1) statistics.emplace(task_.ranks);
-    const auto of_step = torch::zeros({2}, torch::kFloat64);
-    auto* sums = of_step.data_ptr<double>();
-    for (std::size_t i = 0; i < batches.size(); ++i) {
-      const auto& batch = batches[i];
+    if (task_.sync_batchnorm && !task_.ranks->is_alone()) statistics.emplace(task_.ranks);
+    // These are where the model is, so that the host does not wait for a GPU after each batch.
+    const auto totals =
+        torch::zeros({2}, torch::dtype(torch::kFloat64).device(task_.passes.device));
+    for (const auto& batch : batches) {
+      const bool is_last = &batch == &batches.back();
       std::optional<GradientExchange::Hold> until_last;
-      if (i + 1 < batches.size()) until_last.emplace(exchange_.hold());
-      if (batch.size() == 0 && !statistics) continue;
-      const auto labels = batch.labels.to(task_.passes.device);
-      const auto pass = training_pass(task_.model, prepared_images(batch, task_.passes), labels,
-                                      reading_.images, task_.passes);
-      sums[0] += pass.loss.item<double>();
-      sums[1] += pass.correct(labels).item<double>();
+      if (!is_last) until_last.emplace(exchange_.hold());
+      if (batch.size() > 0 || statistics) {
+        const BatchPart part(batch.begin, batch.whole);
+        const auto targets = Targets::of(batch, task_.passes.device);
+        const auto pass = training_pass(task_.model, prepared_images(batch, task_.passes), targets,
+                                        reading_.images, task_.passes);
+        totals.add_(torch::stack(
+            {pass.loss.to(torch::kFloat64), pass.correct(targets).to(torch::kFloat64)}));
+      }
+      if (is_last) exchange_.finish();
+      catch_up_with_generator(batch.whole, task_.train_data.options(), task_.passes.device,
+                              *task_.ranks);
     }
-    exchange_.finish();
+    if (statistics) task_.ranks->wait_for_stream();  // losses are made of sums of all ranks
+    const auto of_step = totals.cpu();
     task_.ranks->sum({of_step});
+    const auto* sums = of_step.data_ptr<double>();
     return {sums[0], static_cast<std::int64_t>(sums[1])};
   }
 

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "train/step/autocast.h"
+#include "train/step/batch_on_device.h"
 #include "train/step/classification_pass.h"
 #include "train/step/details_collector.h"
 #include "train/step/evaluation_mode.h"
@@ -25,7 +26,7 @@ std::optional<Evaluation> pass_over(const std::function<bool()>& should_stop, Mo
     const auto logits =
         forward_with_autocast(model, prepared_images(*batch, settings), settings.bf16);
     const auto best = best_classes(logits);
-    sums += evaluation_sums(logits, best, batch->labels.to(settings.device)).cpu();
+    sums += evaluation_sums(logits, best, on_device(batch->labels, settings.device)).cpu();
     if (collector != nullptr) collector->add(*batch, logits, best.select(1, 0));
     images += batch->size();
   }

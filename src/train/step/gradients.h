@@ -11,7 +11,7 @@
 
 namespace adaact {
 
-/// Without the parameters that have none.
+/// Parameters that have no gradient are left out.
 inline std::vector<torch::Tensor> model_gradients(const torch::nn::Module& model) {
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : each_once(model.parameters())) {

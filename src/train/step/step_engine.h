@@ -59,14 +59,15 @@ class StepEngine {
   virtual void start(std::int64_t epoch, std::int64_t first_batch) = 0;
   /// How many steps may be taken before they must be read.
   virtual std::int64_t most_unread() const = 0;
-  /// With the learning rates that the optimizer has now. The epoch must have a batch left. Throws what the
+  /// Takes the learning rates that the optimizer has now. The epoch must have a batch left. Throws what the
   /// optimizer's step() throws, unless it is for read() to tell.
   virtual void take_step() = 0;
   /// Waits for the steps since the last reading. The optimizer's counts are up to date after it.
   virtual StepReadings read() = 0;
-  /// In the last step of an epoch, once that was read. Of its first pass, where the optimizer makes more.
+  /// E[a²] of the layers' inputs in the last step of an epoch, once that was read. Where the optimizer makes several
+  /// passes, the first one counts.
   virtual SecondMoments second_moments() const = 0;
-  /// On the test data; nothing if stopped.
+  /// Evaluates the model on the test data. Returns nothing if stopped.
   virtual std::optional<Evaluation> evaluate(const std::function<bool()>& should_stop) = 0;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Of a picture in base64. A PNG of its size without any compression has half of it.
+/// The longest text that a picture in base64 may be. A PNG of its size without any compression has half of it.
 constexpr std::size_t kLongestPicture = 32768;
 constexpr std::int64_t kMostImages = std::int64_t{1} << 40;
 

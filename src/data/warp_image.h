@@ -1,0 +1,19 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <adaact/data/dataset.h>
+
+#include "data/pixel_arithmetic.h"
+
+namespace adaact {
+
+/// Moves an image of planes (3, H, W) by a map. What comes from outside the image keeps the mean colour of
+/// ImageNet.
+void warp_image(const AffineMap& map, ResampleFilter filter, const ImageShape& shape,
+                const std::uint8_t* in, std::uint8_t* out);
+
+inline constexpr std::array<std::uint8_t, 3> kOutsideColour{124, 116, 104};
+
+}  // namespace adaact
