@@ -50,25 +50,63 @@ std::string option_of(const std::string& field) {
   return name;
 }
 
-/// Whether the value in the file gives way to another that was typed and with which it makes no sense.
-bool gives_way(const std::string& field, const json& fields, const CLI::App& command) {
-  const auto typed = [&](const char* option) {
-    const auto* found = command.get_option_no_throw(option);
+/// What was typed beside the file.
+class TypedOptions {
+ public:
+  explicit TypedOptions(const CLI::App& command) : command_(command) {}
+
+  bool has(const std::string& option) const {
+    const auto* found = command_.get_option_no_throw(option);
     return found != nullptr && found->count() > 0;
-  };
-  static const std::map<std::string, const char*> in_place_of{{"seed", "--seeds"},
-                                                              {"crop", "--no-augment"},
-                                                              {"resize_size", "--crop-ratio"},
-                                                              {"crop_ratio", "--resize-size"},
-                                                              {"final_lr_factor", "--min-lr"},
-                                                              {"min_lr", "--final-lr-factor"}};
-  // What it follows from says it, of images of another size too.
-  const bool follows = field == "resize_size" && fields.value("crop_ratio", 0.0) != 0.0;
-  if (follows) return true;
-  const auto other = in_place_of.find(field);
-  if (other != in_place_of.end()) return typed(other->second);
-  return field == kOptimizerOptionsField && typed("--optimizer") &&
-         command.get_option("--optimizer")->as<std::string>() != fields.at("optimizer");
+  }
+  /// Whether the option was typed, with another value than these.
+  bool has_other_than(const std::string& option, const std::vector<std::string>& values) const {
+    if (!has(option)) return false;
+    const auto typed = command_.get_option(option)->as<std::string>();
+    return std::find(values.begin(), values.end(), typed) == values.end();
+  }
+  bool has_value(const std::string& option, const std::string& value) const {
+    return has(option) && !has_other_than(option, {value});
+  }
+
+ private:
+  const CLI::App& command_;
+};
+
+/// Fields that say the same as an option does, or nothing beside it.
+bool another_takes_the_place(const std::string& field, const TypedOptions& typed) {
+  static const std::multimap<std::string, std::string> in_place_of{{"seed", "--seeds"},
+                                                                   {"crop", "--no-augment"},
+                                                                   {"crop_scale", "--no-augment"},
+                                                                   {"rand_augment", "--no-augment"},
+                                                                   {"erase", "--no-augment"},
+                                                                   {"mixup", "--no-augment"},
+                                                                   {"cutmix", "--no-augment"},
+                                                                   {"resize_size", "--crop-ratio"},
+                                                                   {"crop_ratio", "--resize-size"},
+                                                                   {"final_lr_factor", "--min-lr"},
+                                                                   {"min_lr", "--final-lr-factor"}};
+  const auto [first, last] = in_place_of.equal_range(field);
+  return std::any_of(first, last, [&](const auto& entry) { return typed.has(entry.second); });
+}
+
+/// Whether the value in the file gives way to another that was typed and with which it makes no sense.
+bool gives_way(const std::string& field, const json& fields, const TypedOptions& typed) {
+  if (another_takes_the_place(field, typed)) return true;
+  if (field == "resize_size") {
+    // What it follows from says it, of images of another size too.
+    return fields.value("crop_ratio", 0.0) != 0.0;
+  }
+  if (field == "crop_scale") return typed.has_other_than("--crop", {"resized"});
+  if (field == "min_lr" || field == "final_lr_factor") {
+    return typed.has_other_than("--schedule", {"cosine", "cosine-per-step"});
+  }
+  if (field == "milestones") return typed.has_other_than("--schedule", {"step", "multistep"});
+  if (field == "warmup_lr") return typed.has_value("--warmup-epochs", "0");
+  if (field == kOptimizerOptionsField) {
+    return typed.has_other_than("--optimizer", {fields.at("optimizer").get<std::string>()});
+  }
+  return false;
 }
 
 }  // namespace
@@ -89,6 +127,7 @@ std::vector<CLI::ConfigItem> options_of_run(const std::string& config_json,
     fields.erase(kSettingsField);
     fields.update(settings);
   }
+  const TypedOptions typed(command);
   std::vector<CLI::ConfigItem> items;
   for (const auto& [field, value] : fields.items()) {
     CLI::ConfigItem item;
@@ -96,7 +135,7 @@ std::vector<CLI::ConfigItem> options_of_run(const std::string& config_json,
     item.name = option_of(field);
     item.inputs = typed_for(field, value);
     const bool known = command.get_option_no_throw("--" + item.name) != nullptr;
-    if (known && !item.inputs.empty() && !gives_way(field, fields, command)) {
+    if (known && !item.inputs.empty() && !gives_way(field, fields, typed)) {
       items.push_back(std::move(item));
     }
   }

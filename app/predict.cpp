@@ -38,7 +38,7 @@ ordered_json to_json(const std::string& image, const Classes& classes) {
 }
 
 void print(const std::string& image, const Classes& classes) {
-  std::printf("%s\n", image.c_str());
+  std::printf("%s\n", printable(image).c_str());
   for (const auto& each : classes) {
     std::printf("  %6.2f %%  %s\n", 100.0 * each.probability, printable(each.name).c_str());
   }

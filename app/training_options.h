@@ -57,7 +57,11 @@ inline void add_augmentation_options(CLI::App& command, RunConfig& config) {
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(kRecipeOptions);
-  command.add_option("--rand-augment", config.rand_augment, "As rand-m7-mstd0.5-inc1")
+  command
+      .add_option_function<std::string>(
+          "--rand-augment",
+          [&config](const std::string& text) { config.rand_augment = text == "none" ? "" : text; },
+          "As rand-m7-mstd0.5-inc1; none")
       ->group(kRecipeOptions);
   add_option(command, "--erase", config.erase, "Probability that a rectangle is erased")
       ->group(kRecipeOptions);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -67,9 +68,11 @@ std::size_t on_all_cores(std::size_t first, std::size_t end, Clock::time_point u
   return std::min(next.load(), end);
 }
 
-/// The path of an image without the folder, because a folder may be called by several names.
+/// The path of an image without the folder, because a folder may be called by several names, with a '/' at its end or
+/// without.
 std::string path_below(const fs::path& folder, const EncodedImages& images, std::int64_t number) {
-  return images.path(number).string().substr(folder.string().size());
+  const auto below = images.path(number).string().substr(folder.string().size());
+  return below.substr(std::min(below.find_first_not_of('/'), below.size()));
 }
 
 /// A number that tells an image as it is now from other images and from what it was before. It is kNoFingerprint where
@@ -85,6 +88,16 @@ std::uint64_t fingerprint_of(const EncodedImages& images, const fs::path& folder
   } catch (const c10::Error&) {
     return kNoFingerprint;
   }
+}
+
+std::vector<std::uint64_t> fingerprints_of_all(const EncodedImages& images,
+                                               const fs::path& folder) {
+  std::vector<std::uint64_t> fingerprints;
+  fingerprints.reserve(static_cast<std::size_t>(images.size()));
+  for (std::int64_t number = 0; number < images.size(); ++number) {
+    fingerprints.push_back(fingerprint_of(images, folder, number));
+  }
+  return fingerprints;
 }
 
 /// A line that tells these images by their names from others, but not from what they were before.
@@ -151,6 +164,19 @@ void CheckedImages::add(const std::vector<std::uint64_t>& fingerprints,
   }
   std::sort(sound_.begin(), sound_.end());
   sound_.erase(std::unique(sound_.begin(), sound_.end()), sound_.end());
+}
+
+void CheckedImages::keep_only(std::vector<std::uint64_t> fingerprints) {
+  std::sort(fingerprints.begin(), fingerprints.end());
+  const auto is_known = [&](std::uint64_t fingerprint) {
+    return std::binary_search(fingerprints.begin(), fingerprints.end(), fingerprint);
+  };
+  sound_.erase(std::remove_if(sound_.begin(), sound_.end(),
+                              [&](std::uint64_t fingerprint) { return !is_known(fingerprint); }),
+               sound_.end());
+  for (auto at = bad_.begin(); at != bad_.end();) {
+    at = is_known(at->first) ? std::next(at) : bad_.erase(at);
+  }
 }
 
 void CheckedImages::write(const fs::path& file) const {
@@ -229,6 +255,8 @@ std::vector<std::string> find_defects(const EncodedImages& images, const fs::pat
   if (!file.empty() && found.has_news) {
     try {
       checked.add(found.fingerprints, found.defects);
+      // Other splits of the folder keep theirs here too, so that what was not looked for just now may still be there.
+      if (checked.size() > images.size()) checked.keep_only(fingerprints_of_all(images, folder));
       checked.write(file);
     } catch (const std::exception&) {
       // No room, or no right to write: the next start checks again.

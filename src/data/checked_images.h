@@ -29,6 +29,11 @@ class CheckedImages {
   const std::string* find(std::uint64_t fingerprint) const;
   void add(const std::vector<std::uint64_t>& fingerprints, const std::vector<std::string>& defects);
 
+  /// Of how many images.
+  std::int64_t size() const { return static_cast<std::int64_t>(sound_.size() + bad_.size()); }
+  /// Forgets all other images: those that are gone, or were something else when they were checked.
+  void keep_only(std::vector<std::uint64_t> fingerprints);
+
   void write(const std::filesystem::path& file) const;
   /// Nothing, where the file is no such one or was written by a program with other decoders.
   static CheckedImages read(const std::filesystem::path& file);

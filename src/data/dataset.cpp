@@ -43,6 +43,11 @@ void Dataset::check_index(std::int64_t index) const {
 
 void Dataset::add_remark(std::string remark) { info_.remarks.push_back(std::move(remark)); }
 
+std::vector<std::uint8_t> Dataset::encoded(std::int64_t index) const {
+  check_index(index);
+  return {};
+}
+
 ImageTensorDataset::ImageTensorDataset(DatasetInfo info, const torch::Tensor& images,
                                        const torch::Tensor& labels)
     : Dataset(std::move(info)), images_(images.contiguous()), labels_(labels.contiguous()) {

@@ -23,6 +23,8 @@ struct EncodedImage {
 
 /// The largest photograph: 134 megapixels, which are 402 MB as RGB.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 27;
+/// The largest file of an image: 2 GiB, twice what so many pixels take with four channels of 16 bits.
+inline constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 31;
 /// The most scans of a progressive JPEG. Programs write about ten; every further one may go over all pixels
 /// again at the price of a few bytes. So the pixels of all scans are limited too: of the largest photograph
 /// there may be 16.
@@ -51,6 +53,10 @@ using ChooseBox = std::function<PixelBox(std::int64_t height, std::int64_t width
 RgbImage decode_part(const std::filesystem::path& path, const ChooseBox& choose,
                      std::int64_t enough = 0);
 RgbImage decode_part(const EncodedImage& file, const ChooseBox& choose, std::int64_t enough = 0);
+
+/// By how much libjpeg divides the size of a JPEG of which this part is wanted: 1, or the largest of 2, 4 and 8 that
+/// leaves enough of it.
+unsigned jpeg_divisor(const PixelBox& part, std::int64_t enough);
 
 RgbImage decode_jpeg(const EncodedImage& file, std::int64_t enough = 0);
 RgbImage decode_part_of_jpeg(const EncodedImage& file, const ChooseBox& choose,

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include <c10/util/Exception.h>
-#include <jerror.h>
 #include <jpeglib.h>
+
+// Behind jpeglib.h, which says what this libjpeg can do and with it which messages it has.
+#include <jerror.h>
 
 #include "data/decode_image.h"
 
@@ -52,7 +54,7 @@ class JpegDecoder {
 
   void begin_pixels_of(const PixelBox& box) {
     info_.scale_num = 1;
-    info_.scale_denom = divisor(box);
+    info_.scale_denom = jpeg_divisor(box, enough_);
     guarded(begin_pixels);
   }
 
@@ -94,15 +96,6 @@ class JpegDecoder {
                                     std::int64_t{component.height_in_blocks});
     }
     return blocks / (info_.arith_code != 0 ? 32 : 8);
-  }
-
-  /// 1, or the largest by which libjpeg can divide the size and leave enough of a part.
-  unsigned divisor(const PixelBox& box) const {
-    const auto shorter = std::min(box.height, box.width);
-    for (const unsigned by : {8U, 4U, 2U}) {
-      if (enough_ > 0 && shorter / by >= enough_) return by;
-    }
-    return 1;
   }
 
   /// libjpeg calls this once for every row of blocks and scan.
@@ -175,13 +168,21 @@ class JpegDecoder {
     std::longjmp(self->landing_, 1);
   }
 
+  static bool is_bad_arithmetic_code(int code) {
+#if JPEG_LIB_VERSION >= 70 || defined(D_ARITH_CODING_SUPPORTED)
+    return code == JWRN_ARITH_BAD_CODE;
+#else
+    return code < 0;  // never: this libjpeg refuses arithmetic codes
+#endif
+  }
+
   /// libjpeg fills the rest of a damaged image with grey and warns; here that is an error. Its other
   /// warnings are about superfluous bytes and the like, which sound images have too.
   static void on_warning(j_common_ptr info, int level) {
     if (level >= 0) return;
     const auto code = info->err->msg_code;
     if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
-        code == JWRN_MUST_RESYNC) {
+        code == JWRN_MUST_RESYNC || is_bad_arithmetic_code(code)) {
       on_error(info);
     }
   }
@@ -208,6 +209,14 @@ class JpegDecoder {
 };
 
 }  // namespace
+
+unsigned jpeg_divisor(const PixelBox& part, std::int64_t enough) {
+  const auto shorter = std::min(part.height, part.width);
+  for (const unsigned by : {8U, 4U, 2U}) {
+    if (enough > 0 && shorter / by >= enough) return by;
+  }
+  return 1;
+}
 
 RgbImage decode_jpeg(const EncodedImage& file, std::int64_t enough) {
   return JpegDecoder(file, enough).decode();

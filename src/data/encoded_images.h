@@ -32,6 +32,8 @@ class EncodedImages {
 
   const std::vector<std::string>& class_names() const { return class_names_; }
   const LeftOut& left_out() const { return left_out_; }
+  /// False where nobody has named the classes, so that they are called by their numbers.
+  virtual bool has_class_names() const { return true; }
 
   virtual std::int64_t size() const = 0;
   virtual std::int64_t label(std::int64_t number) const = 0;

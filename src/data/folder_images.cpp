@@ -31,10 +31,7 @@ fs::path FolderImages::path(std::int64_t number) const {
 EncodedImage FolderImages::read(std::int64_t number) const {
   EncodedImage image{path(number), {}};
   const auto file = open_regular_file(image.path);
-  struct stat status {};
-  TORCH_CHECK(::fstat(file.number(), &status) == 0, "adaact: ", image.path.string(),
-              " cannot be read: ", std::strerror(errno));
-  image.bytes.resize(static_cast<std::size_t>(status.st_size));
+  image.bytes.resize(size_of_file(file, image.path, kMostImageBytes));
   auto* bytes = reinterpret_cast<char*>(image.bytes.data());
   image.bytes.resize(file.read(bytes, image.bytes.size(), image.path));
   TORCH_CHECK(!image.bytes.empty(), "adaact: ", image.path.string(), " is empty");

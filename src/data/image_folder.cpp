@@ -77,6 +77,8 @@ ImageFolder::ImageFolder(const ImageFolderOptions& options, const FolderOfSplit&
 
 ImageFolder::~ImageFolder() = default;
 
+bool ImageFolder::has_class_names() const { return encoded_->has_class_names(); }
+
 void ImageFolder::choose_images(const ImageFolderOptions& options, const FolderOfSplit& split) {
   const auto chosen = split.shared
                           ? images_of_split(*encoded_, split.folder, options)
@@ -161,6 +163,10 @@ void ImageFolder::read_part(std::int64_t index, const ChoosePart& choose,
     resize_image({image.pixels.data(), image.height, image.width, 3}, part.filter, part.mirrored,
                  shape().height, shape().width, pixels);
   });
+}
+
+std::vector<std::uint8_t> ImageFolder::encoded(std::int64_t index) const {
+  return encoded_->read(number(index)).bytes;
 }
 
 void ImageFolder::decode_to_crop(const EncodedImage& file, std::uint8_t* pixels) const {

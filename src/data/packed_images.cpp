@@ -73,12 +73,14 @@ class UnfinishedFolder {
 
  private:
   void check_that_it_is_left_over() const {
-    for (const auto& entry : fs::recursive_directory_iterator(path_)) {
-      const auto name = entry.path().filename().string();
-      const bool ours = entry.is_directory() ? name == "train" || name == "val" || name == "test"
-                                             : name.rfind(kShardIndex, 0) == 0 ||
-                                                   entry.path().extension() == kShardEnding;
-      TORCH_CHECK(ours, "adaact: ", entry.path().string(),
+    const fs::recursive_directory_iterator begin(path_);
+    for (auto at = begin; at != fs::end(begin); ++at) {
+      const auto name = at->path().filename().string();
+      const auto type = at->symlink_status().type();
+      const bool ours = type == fs::file_type::directory
+                            ? at.depth() == 0 && is_name_of_split(name)
+                            : type == fs::file_type::regular && is_written_with_shards(name);
+      TORCH_CHECK(ours, "adaact: ", at->path().string(),
                   " is in the way: only what an interrupted pack has left may be there");
     }
   }
@@ -151,7 +153,7 @@ PackedFolder pack_folder(const PackOptions& options, const FolderToPack& folder,
   const auto defects =
       options.skip_bad_images ? defects_of_all(folder, progress) : std::vector<std::string>();
   fs::create_directories(to);
-  ShardWriter writer(to, images->class_names(), options.shard_bytes);
+  ShardWriter writer(to, *images, options.shard_bytes);
   for (std::int64_t number = 0; number < images->size(); ++number) {
     progress(name, number, images->size());
     if (options.skip_bad_images && !defects[static_cast<std::size_t>(number)].empty()) {
@@ -220,7 +222,7 @@ std::vector<PackedFolder> verify_packed(const fs::path& folder, const PackProgre
   for (const auto& name : folders_of_classes(folder)) {
     const auto of_classes = below(folder, name);
     TORCH_CHECK(has_shards(of_classes), "adaact: ", of_classes.string(), " has no shards");
-    TORCH_CHECK(fs::exists(of_classes / kShardIndex), "adaact: ", of_classes.string(), " has no ",
+    TORCH_CHECK(has_shard_index(of_classes), "adaact: ", of_classes.string(), " has no ",
                 kShardIndex, "; --verify is for shards that adaact pack wrote");
     const auto index = read_shard_index(of_classes);
     const ShardImages images(of_classes, index);  // which looks at their sizes

@@ -34,6 +34,8 @@ bool has_changed_within(std::int64_t time, const FolderListing& listing) {
 /// Whether all folders are as they were.
 bool is_current(const std::vector<ListedFolder>& folders) {
   return std::all_of(folders.begin(), folders.end(), [](const ListedFolder& then) {
+    std::error_code ignored;
+    if (!fs::exists(then.path, ignored)) return false;
     const auto now = look_at_folder(then.path);
     return now.number == then.number && now.changed == then.changed;
   });

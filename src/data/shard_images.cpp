@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 ShardIndex index_of(const fs::path& folder) {
-  auto index = fs::exists(folder / kShardIndex) ? read_shard_index(folder) : scan_shards(folder);
+  auto index = has_shard_index(folder) ? read_shard_index(folder) : scan_shards(folder);
   leave_out_what_is_no_shard(folder, index.left_out);
   return index;
 }
@@ -45,8 +45,9 @@ ShardImages::ShardImages(fs::path folder, ShardIndex index)
 }
 
 fs::path ShardImages::path(std::int64_t number) const {
+  const fs::path name(index_.names[number]);
   return folder_ / index_.shards[static_cast<std::size_t>(index_.shard_of(number))] /
-         index_.names[number];
+         name.relative_path();  // or a name that begins with '/' would take the place of all before it
 }
 
 EncodedImage ShardImages::read(std::int64_t number) const {
@@ -115,7 +116,7 @@ std::shared_ptr<const EncodedImages> open_shards(const fs::path& folder) {
 }
 
 std::vector<std::string> class_names_of_shards(const fs::path& folder) {
-  if (!fs::exists(folder / kShardIndex)) {
+  if (!has_shard_index(folder)) {
     if (auto named = classes_in_file(folder); !named.empty()) return named;
   }
   return index_of(folder).classes;

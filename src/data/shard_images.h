@@ -17,6 +17,7 @@ class ShardImages : public EncodedImages {
  public:
   ShardImages(std::filesystem::path folder, ShardIndex index);
 
+  bool has_class_names() const override { return index_.has_class_names; }
   std::int64_t size() const override { return index_.size(); }
   std::int64_t label(std::int64_t number) const override {
     return index_.labels[static_cast<std::size_t>(number)];

@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "data/decode_image.h"
 #include "data/image_listing.h"
 #include "data/tar_archive.h"
 #include "io/error_text.h"
@@ -18,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr char kKindOfIndex[] = "adaact.shards";
 constexpr char kFormOfIndex[] = "1";
+/// Is there where nobody has named the classes.
+constexpr char kClassesAreNumbers[] = "adaact.classes_are_numbers";
 
 bool is_shard(const FolderEntry& entry) {
   return entry.is_file && fs::path(entry.name).extension() == kShardEnding;
@@ -50,20 +53,27 @@ void check_shards(const ShardIndex& index) {
   }
 }
 
+/// "(a.tar, b.tar, c.tar, …)"
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamesShown = 3;
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
+    shown.push_back(printable(names[i]));
+  }
+  return "(" + joined(shown) + (names.size() > kNamesShown ? ", …)" : ")");
+}
+
 /// Images of a shard that the index does not know would be missing without a word.
 void check_all_are_named(const ShardIndex& index, const fs::path& folder) {
   auto named = index.shards;
   std::sort(named.begin(), named.end());
-  constexpr std::size_t kNamesShown = 3;
-  std::size_t others = 0;
-  std::vector<std::string> first_names;
+  std::vector<std::string> others;
   for (const auto& name : names_of_shards(folder)) {
-    if (std::binary_search(named.begin(), named.end(), name)) continue;
-    if (++others <= kNamesShown) first_names.push_back(printable(name));
+    if (!std::binary_search(named.begin(), named.end(), name)) others.push_back(name);
   }
-  TORCH_CHECK(others == 0, "adaact: ", folder.string(), " has ", others,
-              others == 1 ? " archive (" : " archives (", joined(first_names),
-              others > kNamesShown ? ", …" : "", ") that its ", kShardIndex,
+  TORCH_CHECK(others.empty(), "adaact: ", folder.string(), " has ", others.size(),
+              others.size() == 1 ? " archive " : " archives ", first_of(others), " that its ",
+              kShardIndex,
               " does not name, expected none; without the index all archives are read");
 }
 
@@ -81,6 +91,8 @@ void check_images(const ShardIndex& index) {
     TORCH_CHECK(index.offsets[at] >= 0 && index.bytes[at] >= 0 && index.offsets[at] <= room &&
                     index.bytes[at] <= room - index.offsets[at],
                 "adaact: image ", image, " is not within its shard");
+    TORCH_CHECK(index.bytes[at] <= kMostImageBytes, "adaact: image ", image, " has ",
+                index.bytes[at], " bytes, expected at most ", kMostImageBytes);
     TORCH_CHECK(has_image_name(std::string(index.names[image])), "adaact: image ", image,
                 " is called '", std::string(index.names[image]), "', expected a name that ends in ",
                 kImageNames);
@@ -117,20 +129,30 @@ void leave_out_what_is_no_shard(const fs::path& folder, LeftOut& left_out) {
   for (const auto& entry : visible_entries(folder)) {
     const bool is_known =
         is_shard(entry) || entry.name == kShardIndex || entry.name == kClassesFile;
-    if (is_known || entry.is_folder) continue;
+    if (is_known) continue;
     left_out.add(entry.is_file ? LeftOut::Because::NoShard : LeftOut::Because::NotAFile,
                  entry.name);
   }
 }
 
+bool has_shard_index(const fs::path& folder) { return fs::exists(folder / kShardIndex); }
+
 bool has_shards(const fs::path& folder) {
-  return fs::is_directory(folder) && subfolders(folder).empty() &&
-         (fs::exists(folder / kShardIndex) || !names_of_shards(folder).empty());
+  if (!fs::is_directory(folder)) return false;
+  if (has_shard_index(folder)) return true;
+  const auto shards = names_of_shards(folder);
+  if (shards.empty()) return false;
+  const auto folders = subfolders(folder);
+  TORCH_CHECK(folders.empty(), "adaact: ", folder.string(), " has archives ", first_of(shards),
+              " and folders ", first_of(folders), ", expected one or the other: without an ",
+              kShardIndex, " nothing tells which of them hold the images");
+  return true;
 }
 
 void write_shard_index(const ShardIndex& index, const fs::path& folder) {
   TensorFile file;
   file.metadata[kKindOfIndex] = kFormOfIndex;
+  if (!index.has_class_names) file.metadata[kClassesAreNumbers] = "1";
   NameList::of(index.classes).put_into(file, "classes");
   NameList::of(index.shards).put_into(file, "shards");
   put_numbers(file, "shard_bytes", index.shard_bytes);
@@ -154,6 +176,7 @@ ShardIndex read_shard_index(const fs::path& folder) {
   ShardIndex index;
   try {
     index.classes = NameList::taken_from(file, "classes").strings();
+    index.has_class_names = file.metadata.count(kClassesAreNumbers) == 0;
     index.shards = NameList::taken_from(file, "shards").strings();
     index.shard_bytes = take_numbers(file, "shard_bytes");
     index.shard_ends = take_numbers(file, "shard_ends");

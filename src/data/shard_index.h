@@ -20,6 +20,7 @@ inline constexpr char kClassesFile[] = "classes.txt";
 
 struct ShardIndex {
   std::vector<std::string> classes;
+  bool has_class_names = true;            // false: the classes are called by their numbers
   std::vector<std::string> shards;        // names of their files, in order
   std::vector<std::int64_t> shard_bytes;  // size of each
   std::vector<std::int64_t> shard_ends;   // of the images of each
@@ -39,7 +40,10 @@ struct ShardIndex {
            std::int64_t label);
 };
 
-/// Whether there are shards in a folder, and no folders.
+bool has_shard_index(const std::filesystem::path& folder);
+
+/// Whether the images of a folder are in shards. With an index they are, whatever else lies there; without one,
+/// archives beside folders are an error.
 bool has_shards(const std::filesystem::path& folder);
 
 /// The index that `adaact pack` writes beside its shards. Errors name the file; an archive in the folder that the
@@ -56,7 +60,7 @@ std::vector<std::string> classes_in_file(const std::filesystem::path& folder);
 /// The archives in a folder, by name.
 std::vector<std::string> names_of_shards(const std::filesystem::path& folder);
 
-/// Adds the files beside the shards that are neither shards nor about them.
+/// Adds the files and folders beside the shards that are neither shards nor about them.
 void leave_out_what_is_no_shard(const std::filesystem::path& folder, LeftOut& left_out);
 
 std::int64_t checksum_of_image(const std::vector<std::uint8_t>& bytes);

@@ -6,9 +6,11 @@
 
 #include <c10/util/Exception.h>
 
+#include "data/decode_image.h"
 #include "data/image_listing.h"
 #include "data/shard_file.h"
 #include "data/shard_index.h"
+#include "data/split_folders.h"
 #include "data/tar_archive.h"
 #include "io/file_descriptor.h"
 #include "io/utf8.h"
@@ -94,10 +96,17 @@ class ShardScan {
       label_ = label_in(entry, content);
     } else if (has_image_name(ending_of(entry.name).insert(0, "x"))) {
       if (!image_.name.empty()) file_.fail(at_, "is a second image of the sample " + sample_);
+      check_bytes_of_image(entry);
       image_ = {entry.name, at_, entry.bytes};
     } else {
       index_.left_out.add(LeftOut::Because::OfItsName, entry.name);
     }
+  }
+
+  void check_bytes_of_image(const TarEntry& entry) const {
+    if (entry.bytes <= kMostImageBytes) return;
+    file_.fail(at_, entry.name + " has " + std::to_string(entry.bytes) +
+                        " bytes, expected at most " + std::to_string(kMostImageBytes));
   }
 
   /// What stands here may concern owners and times, not names and sizes: nobody needs those for images.
@@ -172,11 +181,13 @@ std::vector<std::string> read_class_names(const fs::path& path) {
 }  // namespace
 
 std::vector<std::string> classes_in_file(const fs::path& folder) {
-  const auto place = fs::absolute(folder);
-  const auto name = place.filename();
-  const bool is_split = name == "train" || name == "val" || name == "test";
-  for (const auto& beside : {place, is_split ? place.parent_path() : place}) {
-    if (fs::exists(beside / kClassesFile)) return read_class_names(beside / kClassesFile);
+  std::vector<fs::path> places{folder};
+  // A folder called "." may be a split, and so may one that a link leads to, or the link itself.
+  for (const auto& path : {fs::absolute(folder), fs::weakly_canonical(folder)}) {
+    if (is_name_of_split(path.filename().string())) places.push_back(path.parent_path());
+  }
+  for (const auto& place : places) {
+    if (fs::exists(place / kClassesFile)) return read_class_names(place / kClassesFile);
   }
   return {};
 }
@@ -199,7 +210,8 @@ ShardIndex scan_shards(const fs::path& folder) {
   TORCH_CHECK(highest < most, "adaact: the shards in ", folder.string(), " have an image of class ",
               highest, ", expected 0 to ", most - 1,
               named == 0 ? ", as many as there are images" : ", which classes.txt names");
-  if (named == 0) {
+  index.has_class_names = named > 0;
+  if (!index.has_class_names) {
     for (std::int64_t label = 0; label <= highest; ++label) {
       index.classes.push_back(std::to_string(label));
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <regex>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include <c10/util/Exception.h>
 
 #include "data/tar_archive.h"
+#include "io/atomic_file.h"
 
 namespace adaact {
 namespace {
@@ -38,10 +40,16 @@ std::string_view as_text(const std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
-ShardWriter::ShardWriter(fs::path folder, std::vector<std::string> classes,
-                         std::int64_t shard_bytes)
+bool is_written_with_shards(const std::string& name) {
+  static const std::regex shard("[0-9]{6,}\\.tar");
+  return std::regex_match(name, shard) || name == kShardIndex ||
+         unfinished_file(name) == kShardIndex;
+}
+
+ShardWriter::ShardWriter(fs::path folder, const EncodedImages& from, std::int64_t shard_bytes)
     : folder_(std::move(folder)), shard_bytes_(shard_bytes) {
-  index_.classes = std::move(classes);
+  index_.classes = from.class_names();
+  index_.has_class_names = from.has_class_names();
   begin_shard();
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "data/encoded_images.h"
 #include "data/shard_index.h"
@@ -11,11 +10,15 @@
 
 namespace adaact {
 
+/// Whether a file is called as one that a ShardWriter leaves where it is killed: a shard, the index or the index while
+/// it is written.
+bool is_written_with_shards(const std::string& name);
+
 /// Writes images into shards of a folder: 000000.tar, 000001.tar, …
 class ShardWriter {
  public:
-  ShardWriter(std::filesystem::path folder, std::vector<std::string> classes,
-              std::int64_t shard_bytes);
+  /// The classes are called as those of the images that come from there.
+  ShardWriter(std::filesystem::path folder, const EncodedImages& from, std::int64_t shard_bytes);
 
   void add(const EncodedImage& image, std::int64_t label);
   /// After the last image: writes the index too. Everything is on the disk then.

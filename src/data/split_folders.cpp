@@ -31,6 +31,10 @@ std::vector<std::string> missing_in(std::vector<std::string> names,
 
 }  // namespace
 
+bool is_name_of_split(const std::string& name) {
+  return name == "train" || name == "val" || name == "test";
+}
+
 ImageFolderParts find_parts(const fs::path& root) {
   TORCH_CHECK(fs::is_directory(root), "adaact: there is no folder ", root.string());
   const auto part = [&](const char* name) {
@@ -38,6 +42,10 @@ ImageFolderParts find_parts(const fs::path& root) {
     return is_part(folder) ? folder : fs::path();
   };
   ImageFolderParts parts;
+  if (has_shard_index(root)) {  // which says where the images are, whatever folders are called
+    parts.train = root;
+    return parts;
+  }
   parts.train = part("train");
   parts.evaluation = part("val");
   const auto test = part("test");

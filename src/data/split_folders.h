@@ -10,6 +10,9 @@
 
 namespace adaact {
 
+/// train, val or test
+bool is_name_of_split(const std::string& name);
+
 /// Where the two parts of an image folder are.
 struct ImageFolderParts {
   std::filesystem::path train;        // the folder of classes; empty where there is none
@@ -19,7 +22,8 @@ struct ImageFolderParts {
 };
 
 /// root/train, root/val and root/test, as far as they are there. A folder of such a name that has images
-/// and neither folders nor shards is a class, of vehicles perhaps.
+/// and neither folders nor shards is a class, of vehicles perhaps. Where the root has an index of shards, it is the
+/// folder of classes, and no folder in it counts.
 ImageFolderParts find_parts(const std::filesystem::path& root);
 
 struct FolderOfSplit {

@@ -90,13 +90,21 @@ FileDescriptor open_regular_file(const std::filesystem::path& path) {
   return open_regular_file(path, O_RDONLY);
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  const auto file = open_regular_file(path);
+std::size_t size_of_file(const FileDescriptor& file, const std::filesystem::path& name,
+                         std::int64_t most) {
   struct stat status {};
-  TORCH_CHECK(::fstat(file.number(), &status) == 0, "adaact: ", path.string(),
+  TORCH_CHECK(::fstat(file.number(), &status) == 0, "adaact: ", name.string(),
               " cannot be read: ", std::strerror(errno));
+  const auto bytes = static_cast<std::int64_t>(status.st_size);
+  TORCH_CHECK(bytes <= most, "adaact: ", name.string(), " has ", bytes, " bytes, expected at most ",
+              most);
+  return static_cast<std::size_t>(bytes);
+}
+
+std::string read_file(const std::filesystem::path& path, std::int64_t most) {
+  const auto file = open_regular_file(path);
   // One byte more than there is tells whether the file has grown meanwhile.
-  std::string bytes(static_cast<std::size_t>(status.st_size) + 1, '\0');
+  std::string bytes(size_of_file(file, path, most) + 1, '\0');
   std::size_t done = 0;
   while (true) {
     done += file.read(bytes.data() + done, bytes.size() - done, path);

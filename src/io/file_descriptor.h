@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -41,7 +43,12 @@ FileDescriptor open_regular_file(const std::filesystem::path& path);
 /// whom the process allows to.
 FileDescriptor open_regular_file(const std::filesystem::path& path, int flags);
 
-/// All bytes of a regular file.
-std::string read_file(const std::filesystem::path& path);
+/// The size of an open file; an error where it is larger than `most`, before memory is taken for it.
+std::size_t size_of_file(const FileDescriptor& file, const std::filesystem::path& name,
+                         std::int64_t most = std::numeric_limits<std::int64_t>::max());
+
+/// All bytes of a regular file, which has no more than `most` when it is opened.
+std::string read_file(const std::filesystem::path& path,
+                      std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace adaact

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 
@@ -23,9 +24,10 @@ namespace fs = std::filesystem;
 class CheckedImagesTest : public ::testing::Test {
  protected:
   /// How many images had to be decoded; those whose numbers end in 7 cannot be.
-  std::int64_t decoded(const std::vector<std::int64_t>& numbers) const {
+  std::int64_t decoded(const std::vector<std::int64_t>& numbers,
+                       const fs::path& folder = "images") const {
     std::atomic<std::int64_t> count{0};
-    const auto defects = find_defects(images_, "images", numbers, [&](std::size_t i) {
+    const auto defects = find_defects(images_, folder, numbers, [&](std::size_t i) {
       ++count;
       return defect_of(numbers[i]);
     });
@@ -60,6 +62,22 @@ TEST_F(CheckedImagesTest, AreCheckedOnce) {
   EXPECT_EQ(decoded({5, 6, 7}), 0);
   EXPECT_EQ(decoded({4, 5, 17}), 2) << "and others when they are asked for";
   EXPECT_EQ(decoded({4, 5, 6, 7, 17}), 0);
+}
+
+TEST_F(CheckedImagesTest, AreTheSameByEveryNameOfTheFolder) {
+  EXPECT_EQ(decoded({5, 6, 7}), 3);
+  EXPECT_EQ(decoded({5, 6, 7}, "images/"), 0);
+}
+
+TEST_F(CheckedImagesTest, WhatNoImageHasAnyMoreIsForgottenWhereMoreIsKeptThanThereAreImages) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(images_.size()));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  EXPECT_EQ(decoded(all), images_.size());
+  images_.changed = 6;
+  EXPECT_EQ(decoded({6}), 1);
+  EXPECT_EQ(decoded(all), 0);
+  images_.changed = -1;
+  EXPECT_EQ(decoded(all), 1) << "what it was before is another image by now";
 }
 
 TEST_F(CheckedImagesTest, AChangedFileIsCheckedAgain) {

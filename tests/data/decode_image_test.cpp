@@ -1,3 +1,4 @@
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include "data/decode_image.h"
@@ -179,6 +180,31 @@ TEST_F(Decode, DamagedImagesAreErrors) {
   write_file(png(), bytes);
   EXPECT_TRUE(contains(error(png()), png().string() + " cannot be decoded at byte "));
 }
+
+#ifdef C_ARITH_CODING_SUPPORTED
+/// Arithmetic codes run on behind a damaged byte; what they cannot mean ends the image in the grey of zeros.
+TEST_F(Decode, ADamagedJpegOfArithmeticCodesIsAnError) {
+  JpegKind kind;
+  kind.arithmetic = true;
+  write_jpeg(jpeg(), varied_image(40, 40, 3), kind);
+  const auto sound = read_bytes(jpeg());
+  EXPECT_EQ(decode_image(jpeg()).height, 40);
+  const auto is_bad_code = [&](std::size_t at) {
+    auto bytes = sound;
+    bytes[at] = 0x55;
+    write_file(jpeg(), bytes);
+    try {
+      decode_image(jpeg());
+      return false;
+    } catch (const c10::Error& error) {
+      return std::string(error.what()).find("bad arithmetic code") != std::string::npos;
+    }
+  };
+  bool found = false;  // not every damage makes a code that cannot be
+  for (auto at = sound.size() / 2; at < sound.size() - 2 && !found; ++at) found = is_bad_code(at);
+  EXPECT_TRUE(found);
+}
+#endif
 
 TEST_F(Decode, HugeImagesAreErrors) {
   write_png(png(), varied_image(4, 4, 3));

@@ -60,11 +60,6 @@ std::vector<std::string> letters_of(const RgbImage& image, int side) {
   return rows;
 }
 
-std::string text_of(const fs::path& path) {
-  const auto bytes = read_bytes(path);
-  return {bytes.begin(), bytes.end()};
-}
-
 class Orientation : public ::testing::Test {
  protected:
   fs::path file() const { return folder_.path() / "picture"; }

@@ -60,6 +60,7 @@ struct JpegKind {
   int columns_of_colour = 2;  // pixels that share a colour, of a colour image
   int rows_of_colour = 2;
   int quality = 100;
+  bool arithmetic = false;  // coded so, where libjpeg can: in the place of Huffman's codes
 };
 
 inline void write_jpeg(const std::filesystem::path& path, const RawImage& image,
@@ -82,6 +83,7 @@ inline void write_jpeg(const std::filesystem::path& path, const RawImage& image,
   }
   if (kind.given == JCS_CMYK) info.write_Adobe_marker = kind.adobe_marker ? TRUE : FALSE;
   if (kind.progressive) jpeg_simple_progression(&info);
+  info.arith_code = kind.arithmetic ? TRUE : FALSE;
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
     auto* row = const_cast<JSAMPLE*>(image.samples.data()) +

@@ -4,6 +4,7 @@
 #include <adaact/data/image_folder.h>
 #include <gtest/gtest.h>
 
+#include "data/decode_image.h"
 #include "data/image_files.h"
 #include "data/record_files.h"
 #include "data/webp_files.h"
@@ -324,6 +325,23 @@ TEST_F(Folder, ACheckKeepsNoPixels) {
   skipping.skip_bad_images = true;
   const ImageFolder dataset(skipping);
   for (std::int64_t i = 0; i < dataset.size(); ++i) EXPECT_EQ(dataset.pixels(i), nullptr);
+}
+
+/// A file that is nothing but a hole, of a size that no memory holds.
+TEST_F(Folder, AFileLargerThanAnyImageIsNotReadIntoMemory) {
+  write_classes("train");
+  const auto hole = root() / "train" / "cat" / "x.jpg";
+  write_text(hole, "");
+  fs::resize_file(hole, std::uintmax_t{1} << 40);
+  const auto expected = hole.string() + " has 1099511627776 bytes, expected at most 2147483648";
+  EXPECT_TRUE(contains(error_of([&] { adaact::decode_image(hole); }), expected));
+  auto skipping = options();
+  skipping.skip_bad_images = true;
+  const WarningCapture warnings;
+  const ImageFolder dataset(skipping);
+  EXPECT_EQ(dataset.skipped(), 1);
+  ASSERT_EQ(warnings.messages.size(), 2U);
+  EXPECT_TRUE(contains(warnings.messages[0], expected + "; the image is left out"));
 }
 
 /// Whatever a picture is, it is read, or left out with a line that names it.

@@ -244,9 +244,13 @@ TEST_F(PackedImages, WhatAKilledPackLeftIsMadeAnew) {
   EXPECT_FALSE(fs::exists(left));
   EXPECT_EQ(ImageFolder(reading(packed())).size(), 15);
   fs::remove_all(packed());
-  write_text(left / "letter.txt", "precious");
-  EXPECT_TRUE(contains(error_of_pack(), (left / "letter.txt").string() + " is in the way"));
-  EXPECT_EQ(bytes_of(left / "letter.txt"), "precious");
+  for (const auto* name : {"letter.txt", "home.tar", "train/home.tar", "train/val/000000.tar",
+                           "train/index.safetensors.old", "00001.tar"}) {
+    write_text(left / name, "precious");
+    EXPECT_TRUE(contains(error_of_pack(), " is in the way")) << name;
+    EXPECT_EQ(bytes_of(left / name), "precious") << name;
+    fs::remove_all(left);
+  }
 }
 
 TEST_F(PackedImages, WrongFoldersAreErrors) {
@@ -311,6 +315,38 @@ TEST_F(PackedImages, APictureBesideThemIsNoImageOfAClass) {
   write_png(packed() / "train" / "preview.png", plain_image(4, 4, {1, 2, 3}));
   EXPECT_EQ(ImageFolder(reading(packed())).size(), 15);
   EXPECT_EQ(adaact::verify_packed(packed(), no_progress)[0].images, 15);
+}
+
+TEST_F(PackedImages, AFolderBesideThemIsLeftOut) {
+  write_images(images() / "train");
+  pack();
+  write_png(packed() / "train" / "thumbs" / "1.png", plain_image(4, 4, {1, 2, 3}));
+  const ImageFolder dataset(reading(packed()));
+  EXPECT_EQ(dataset.size(), 15);
+  EXPECT_EQ(dataset.class_names(), (std::vector<std::string>{"ant", "bee", "cat"}));
+  EXPECT_EQ(dataset.info().remarks,
+            (std::vector<std::string>{"1 file in train left out: 1 is no regular file (thumbs)"}));
+  EXPECT_EQ(adaact::verify_packed(packed(), no_progress)[0].images, 15);
+}
+
+TEST_F(PackedImages, AFolderBesideThoseWithoutSplitsIsNoSplit) {
+  write_images(images());
+  pack();
+  write_png(packed() / "val" / "thumbs" / "1.png", plain_image(4, 4, {1, 2, 3}));
+  auto whole = reading(packed(), Split::Test);
+  EXPECT_EQ(ImageFolder(whole).size(), 15);
+  EXPECT_EQ(adaact::verify_packed(packed(), no_progress)[0].images, 15);
+}
+
+TEST_F(PackedImages, AFolderBesideArchivesWithoutAnIndexIsAnError) {
+  write_images(images() / "train");
+  pack();
+  const auto train = packed() / "train";
+  fs::remove(train / "index.safetensors");
+  fs::create_directory(train / "thumbs");
+  EXPECT_TRUE(contains(error_of([&] { ImageFolder{reading(packed())}; }),
+                       train.string() + " has archives (000000.tar, 000001.tar, 000002.tar, …) "
+                                        "and folders (thumbs), expected one or the other"));
 }
 
 TEST_F(PackedImages, OnlyShardsWithAnIndexAreVerified) {
@@ -463,6 +499,11 @@ TEST_F(PackedImages, AnIndexThatPointsElsewhereIsRefused) {
                        "index.safetensors: image 3 is not within its shard"));
   EXPECT_TRUE(contains(error([](auto& index) { index.bytes[3] = std::int64_t{1} << 62; }),
                        "image 3 is not within its shard"));
+  EXPECT_TRUE(contains(error([](auto& index) {
+                         index.shard_bytes.back() = std::int64_t{1} << 40;
+                         index.bytes.back() = (std::int64_t{1} << 31) + 1;
+                       }),
+                       "image 14 has 2147483649 bytes, expected at most 2147483648"));
   EXPECT_TRUE(contains(error([](auto& index) {
                          auto names = index.names.strings();
                          names[3] = "4.sh";

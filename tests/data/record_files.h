@@ -37,6 +37,11 @@ inline Bytes read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+inline std::string text_of(const std::filesystem::path& path) {
+  const auto bytes = read_bytes(path);
+  return {bytes.begin(), bytes.end()};
+}
+
 /// Leaves this part of a file, from its beginning.
 inline void cut(const std::filesystem::path& path, double part) {
   auto bytes = read_bytes(path);

@@ -1,5 +1,6 @@
 #include "data/remembered_listing.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -35,6 +36,20 @@ class RememberedListing : public ::testing::Test {
   }
   bool recalls() const { return recall_listing(file(), root(), root()).has_value(); }
 
+  /// Returns when a change gets a later time than all that is there has: the clock of a file system may stand still for
+  /// milliseconds.
+  void wait_for_a_later_time() const {
+    std::int64_t latest = 0;
+    for (const auto& each : list_folder(root(), root()).folders) {
+      latest = std::max(latest, each.changed);
+    }
+    const auto probe = folder_.path() / "probe";
+    do {
+      fs::remove_all(probe);
+      fs::create_directory(probe);
+    } while (adaact::look_at_folder(probe).changed <= latest);
+  }
+
   TemporaryFolder folder_;
 };
 
@@ -64,9 +79,20 @@ TEST_F(RememberedListing, IsForgottenWhenANameComesGoesOrChanges) {
   for (std::size_t i = 0; i < changes.size(); ++i) {
     remember();
     EXPECT_TRUE(recalls()) << i;
+    wait_for_a_later_time();
     changes[i]();
     EXPECT_FALSE(recalls()) << i;
   }
+}
+
+TEST_F(RememberedListing, IsForgottenWhenAFolderIsGoneToWhichALinkLeads) {
+  const auto elsewhere = folder_.path() / "elsewhere";
+  write_text(elsewhere / "7.jpg", "");
+  fs::create_directory_symlink(elsewhere, root() / "cow");
+  remember();
+  EXPECT_TRUE(recalls());
+  fs::remove_all(elsewhere);
+  EXPECT_FALSE(recalls());
 }
 
 TEST_F(RememberedListing, IsOfOneFolder) {

@@ -4,6 +4,8 @@
 #include <adaact/data/image_folder.h>
 #include <gtest/gtest.h>
 
+#include "data/checked_images.h"
+#include "data/encoded_images.h"
 #include "data/image_files.h"
 #include "data/record_files.h"
 #include "data/shard_index.h"
@@ -11,6 +13,7 @@
 #include "support/errors.h"
 #include "support/run_files.h"
 #include "support/temporary_folder.h"
+#include "support/thread_ranks.h"
 
 namespace {
 
@@ -106,6 +109,46 @@ TEST_F(ShardScan, ClassesHaveNamesWhereAFileHasThem) {
   EXPECT_TRUE(contains(error(), "have an image of class 1, expected 0 to 0, which classes.txt"));
   write_text(train() / "classes.txt", "tiger\n\nbee\n");
   EXPECT_TRUE(contains(error(), "classes.txt: line 2 is no name of a class"));
+}
+
+TEST_F(ShardScan, ClassesHaveNamesByWhateverPathTheSplitIsReached) {
+  write("a.tar", entry("1.png", picture()) + entry("1.cls", "0") + kEndOfShard);
+  const auto beside = folder_.path() / "classes.txt";
+  const std::vector<std::string> zebra{"zebra"};
+  write_text(beside, "zebra\n");
+  const auto before = fs::current_path();
+  fs::current_path(train());
+  EXPECT_EQ(scan_shards(".").classes, zebra);
+  fs::current_path(before);
+  EXPECT_EQ(scan_shards(train() / "").classes, zebra);
+  fs::create_directory_symlink(train(), folder_.path() / "by-a-link");
+  EXPECT_EQ(scan_shards(folder_.path() / "by-a-link").classes, zebra);
+  fs::create_directory(folder_.path() / "elsewhere");
+  fs::rename(train(), folder_.path() / "elsewhere" / "shards");
+  fs::create_directory_symlink("elsewhere/shards", train());
+  EXPECT_EQ(scan_shards(train()).classes, zebra) << "beside the link that is called train";
+}
+
+TEST_F(ShardScan, NamesFromTheRootAreBelowTheShard) {
+  write("a.tar", entry("/d/1.png", picture()) + entry("/d/1.cls", "0") + kEndOfShard);
+  const auto images = adaact::open_images(train(), folder_.path());
+  EXPECT_EQ(images->path(0), train() / "a.tar" / "d" / "1.png");
+  EXPECT_EQ(images->read(0).bytes.size(), picture().size());
+  on_ranks(2, [&](const auto& rank) {  // who tell each other the images by their paths
+    adaact::CheckOptions options;
+    options.ranks = rank;
+    const auto sound = [](std::size_t /*place*/) { return std::string(); };
+    EXPECT_EQ(adaact::find_defects(*images, train(), {0}, sound, options),
+              (std::vector<std::string>{""}));
+  });
+}
+
+TEST_F(ShardScan, AnImageLargerThanAnyIsRefused) {
+  constexpr std::int64_t kTooMany = (std::int64_t{1} << 31) + 1;
+  const auto path = write("a.tar", as_text(tar_header("1.png", kTooMany)));
+  fs::resize_file(path, std::uintmax_t{1} << 32);
+  EXPECT_TRUE(contains(error(), path.string() + ": at byte 0: 1.png has 2147483649 bytes, "
+                                                "expected at most 2147483648"));
 }
 
 TEST_F(ShardScan, OrderIsThatOfTheShards) {

@@ -1,12 +1,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include <adaact/data/packed_images.h>
 #include <adaact/models/weights.h>
 #include <adaact/train/model_card.h>
 #include <adaact/train/run_config.h>
 #include <gtest/gtest.h>
 
 #include "data/image_files.h"
+#include "data/tar_archive.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "train/run/run_parts.h"
@@ -26,6 +28,15 @@ RunConfig of_dataset(const std::string& name) {
   RunConfig config;
   config.dataset = name;
   return config;
+}
+
+std::string tar_entry(const std::string& name, const std::string& content) {
+  const auto header = adaact::tar_header(name, static_cast<std::int64_t>(content.size()));
+  std::string entry(header.data(), header.size());
+  entry += content;
+  entry.resize(static_cast<std::size_t>(
+      adaact::kTarBlock + adaact::in_tar_blocks(static_cast<std::int64_t>(content.size()))));
+  return entry;
 }
 
 class ChosenDefaults : public ::testing::Test {
@@ -80,6 +91,27 @@ TEST_F(ChosenDefaults, DigitsAreNotFlipped) {
   EXPECT_EQ(probability(resolved(mirrored)), 0.5);
   write_images({"0", "1"}, 2);
   EXPECT_EQ(resolved(of_images()).flip, "off");
+}
+
+/// Ten classes of shards that have no names are not ten digits.
+TEST_F(ChosenDefaults, NumbersOfClassesWithoutNamesAreNoDigits) {
+  std::string shard;
+  for (int label = 0; label < 10; ++label) {
+    const auto number = std::to_string(label);
+    for (const auto* copy : {"a", "b"}) {
+      shard += tar_entry(number + copy + ".png", "p") + tar_entry(number + copy + ".cls", number);
+    }
+  }
+  fs::create_directories(images());
+  std::ofstream(images() / "a.tar", std::ios::binary) << shard << std::string(1024, '\0');
+  EXPECT_EQ(resolved(of_images()).flip, "on");
+  const auto packed = folder_.path() / "packed";
+  adaact::pack_images({images(), packed, 1'000'000, false}, [](const auto&, auto, auto) {});
+  auto of_packed = of_images();
+  of_packed.data_dir = packed.string();
+  EXPECT_EQ(resolved(of_packed).flip, "on") << "nor does packing them make digits of them";
+  std::ofstream(images() / "classes.txt") << "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+  EXPECT_EQ(resolved(of_images()).flip, "off") << "where somebody has called them so";
 }
 
 TEST_F(ChosenDefaults, BatchesForAGpuAreInPinnedMemory) {

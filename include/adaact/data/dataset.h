@@ -58,6 +58,9 @@ class Dataset {
   /// a photograph is another than shape() says.
   virtual void read_part(std::int64_t index, const ChoosePart& choose, std::uint8_t* pixels) const;
 
+  /// The file that an image is decoded from; empty where there is none.
+  virtual std::vector<std::uint8_t> encoded(std::int64_t index) const;
+
   /// Where the bytes of read() already lie in memory; null where they do not.
   virtual const std::uint8_t* pixels(std::int64_t index) const;
 

@@ -58,11 +58,14 @@ class ImageFolder : public Dataset {
   explicit ImageFolder(const ImageFolderOptions& options);
   ~ImageFolder() override;
 
+  /// False for shards in which classes have numbers alone, by which class_names() calls them then.
+  bool has_class_names() const;
   std::int64_t size() const override { return static_cast<std::int64_t>(images_.size()); }
   std::int64_t label(std::int64_t index) const override;
   void read(std::int64_t index, std::uint8_t* pixels) const override;
   /// Of the file itself, of which no more is decoded than the part, as far as its format allows.
   void read_part(std::int64_t index, const ChoosePart& choose, std::uint8_t* pixels) const override;
+  std::vector<std::uint8_t> encoded(std::int64_t index) const override;
   const std::uint8_t* pixels(std::int64_t index) const override;
 
   /// The file; of an image in a shard the shard and its name there.

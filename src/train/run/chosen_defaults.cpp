@@ -107,6 +107,11 @@ std::int64_t epochs_to_fit(std::int64_t images) {
   return std::clamp<std::int64_t>(kImagesInAll / std::max<std::int64_t>(images, 1), 10, 60);
 }
 
+/// Numbers in the place of names do not make digits of the images.
+std::string flip_to_fit(const ImageFolder& images) {
+  return !images.has_class_names() || may_be_mirrored(images.class_names()) ? "on" : "off";
+}
+
 void fit_to_folder(RunConfig& config) {
   if (config.image_size == 0) config.image_size = image_size_to_fit(config);
   if (config.epochs != kToFit && config.batch_size != kToFit && config.flip != "auto") return;
@@ -114,7 +119,7 @@ void fit_to_folder(RunConfig& config) {
   if (images == nullptr) return;
   if (config.epochs == kToFit) config.epochs = epochs_to_fit(images->size());
   if (config.batch_size == kToFit) config.batch_size = batch_size_to_fit(images->size());
-  if (config.flip == "auto") config.flip = may_be_mirrored(images->class_names()) ? "on" : "off";
+  if (config.flip == "auto") config.flip = flip_to_fit(*images);
 }
 
 /// Rounded down, as timm does: of 224 pixels and 0.95 are 235.
