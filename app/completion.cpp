@@ -33,6 +33,7 @@ Names values_of(const std::string& option) {
   if (option == "--precision") return {"fp32", "tf32", "bf16"};
   if (option == "--memory-format") return {"contiguous", "channels-last"};
   if (option == "--graph") return {"on", "off"};
+  if (option == "--image-work") return {"cpu", "gpu", "nvjpeg"};
   if (option == "--schedule") {
     return {"constant", "step", "multistep", "cosine", "cosine-per-step"};
   }

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "data/jpeg_batch_decoder.h"
 #include "io/joined.h"
 #include "kernels/gpu.h"
 #include "output.h"
@@ -38,16 +39,24 @@ const char* cuda_support() {
 
 const char* mpi_support() { return has_mpi() ? "built with MPI" : "built without MPI"; }
 const char* nccl_support() { return has_nccl() ? "built with NCCL" : "built without NCCL"; }
+const char* nvjpeg_support() { return has_nvjpeg() ? "built with nvJPEG" : "built without nvJPEG"; }
 
 ordered_json collect() {
   auto found = ordered_json::object();
   for (const auto& [name, folder] : datasets_found()) found[name] = folder.string();
-  return {{"adaact", ADAACT_VERSION},    {"libtorch", TORCH_VERSION},
-          {"compiler", __VERSION__},     {"threads", std::thread::hardware_concurrency()},
-          {"cuda", cuda_support()},      {"gpus", list_of_gpus()},
-          {"mpi", mpi_support()},        {"nccl", nccl_support()},
-          {"models", model_names()},     {"optimizers", optimizer_names()},
-          {"datasets", dataset_names()}, {"datasets_found", found}};
+  return {{"adaact", ADAACT_VERSION},
+          {"libtorch", TORCH_VERSION},
+          {"compiler", __VERSION__},
+          {"threads", std::thread::hardware_concurrency()},
+          {"cuda", cuda_support()},
+          {"gpus", list_of_gpus()},
+          {"mpi", mpi_support()},
+          {"nccl", nccl_support()},
+          {"nvjpeg", nvjpeg_support()},
+          {"models", model_names()},
+          {"optimizers", optimizer_names()},
+          {"datasets", dataset_names()},
+          {"datasets_found", found}};
 }
 
 void print(const ordered_json& info) {
@@ -66,6 +75,7 @@ void print(const ordered_json& info) {
   std::printf("ranks       %s\n", has_mpi() ? "built with MPI: mpirun -n 4 adaact train ..."
                                             : "built without MPI, so there is one process");
   if (has_nccl()) std::printf("            built with NCCL, for ranks that have a GPU each\n");
+  if (has_nvjpeg()) std::printf("images      built with nvJPEG, which decodes JPEGs on a GPU\n");
   std::printf("models      %s\n", joined(info["models"].get<std::vector<std::string>>()).c_str());
   std::printf("optimizers  %s\n",
               joined(info["optimizers"].get<std::vector<std::string>>()).c_str());

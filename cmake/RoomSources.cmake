@@ -3,7 +3,7 @@
 # All sources of these folders of src/ and of those within them. A source that only a build with CUDA can
 # compile is a .cu or ends in _cuda.cpp. One that ends in _without_cuda.cpp stands in for it in the others. In
 # the same way sources that begin with mpi_ need MPI, but for mpi_without.cpp, which stands in for them, and those that
-# begin with nccl_ need NCCL.
+# begin with nccl_ or nvjpeg_ need NCCL or nvJPEG.
 function(adaact_room_sources variable)
   set(sources)
   foreach(room IN LISTS ARGN)
@@ -19,7 +19,7 @@ function(adaact_room_sources variable)
     list(FILTER sources EXCLUDE REGEX "(\\.cu|_cuda\\.cpp)$")
     list(APPEND sources ${stand_ins})
   endif()
-  foreach(library mpi nccl)
+  foreach(library mpi nccl nvjpeg)
     string(TOUPPER ${library} upper)
     if(ADAACT_WITH_${upper})
       list(FILTER sources EXCLUDE REGEX "/${library}_without\\.cpp$")

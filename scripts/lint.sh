@@ -55,13 +55,13 @@ fi
 # The sources of each folder of src/ as one: clang-tidy takes a quarter of a minute for LibTorch's headers
 # and a second for a file of ours. That file is then included, and not the main one; the filter of
 # headers in .clang-tidy lets its findings through. A check that looks at main files alone would see
-# nothing here. Sources that need CUDA are seen where the LibTorch at hand has it, those that need MPI or NCCL where
-# there is one.
+# nothing here. Sources that need CUDA are seen where the LibTorch at hand has it, those that need MPI, NCCL or nvJPEG
+# where there is one.
 mapfile -t sources < <(sed -n 's|^ *"file": "\(.*/CMakeFiles/adaact[_a-z]*\.dir/Unity/.*\)",\{0,1\}$|\1|p' \
   $build/compile_commands.json | grep -v '/app/')
 mapfile -t sources < <(ls -S "${sources[@]}") # the longest first, for all cores to end together
-included=$(cat "${sources[@]}" | grep '^#include' | grep -vE '_cuda\.cpp"|/(mpi|nccl)_[a-z_]+\.cpp"' | sort)
-all=$(find "$PWD/src" -name '*.cpp' ! -name '*_cuda.cpp' ! -name 'mpi_*.cpp' ! -name 'nccl_*.cpp' -printf '#include "%p"\n' | sort)
+included=$(cat "${sources[@]}" | grep '^#include' | grep -vE '_cuda\.cpp"|/(mpi|nccl|nvjpeg)_[a-z_]+\.cpp"' | sort)
+all=$(find "$PWD/src" -name '*.cpp' ! -name '*_cuda.cpp' ! -name 'mpi_*.cpp' ! -name 'nccl_*.cpp' ! -name 'nvjpeg_*.cpp' -printf '#include "%p"\n' | sort)
 if [ "$included" != "$all" ]; then
   echo "lint: sources that clang-tidy would not see, or that are gone:" >&2
   diff <(printf '%s\n' "$included") <(printf '%s\n' "$all") >&2 || true

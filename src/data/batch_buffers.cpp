@@ -16,10 +16,12 @@ bool is_in_use(const BatchBuffer& buffer) {
 
 }  // namespace
 
-BatchBuffers::BatchBuffers(const ImageShape& shape, std::int64_t batch_size, ImageLayout layout,
-                           bool pin_memory, std::int64_t most_lent)
+BatchBuffers::BatchBuffers(const ImageShape& shape, std::int64_t batch_size,
+                           torch::ScalarType dtype, ImageLayout layout, bool pin_memory,
+                           std::int64_t most_lent)
     : shape_(shape),
       batch_size_(batch_size),
+      dtype_(dtype),
       layout_(layout),
       pin_memory_(pin_memory),
       most_lent_(static_cast<std::size_t>(most_lent)) {}
@@ -40,7 +42,7 @@ BatchBuffer BatchBuffers::take() {
   const auto format = layout_ == ImageLayout::Planes ? torch::MemoryFormat::Contiguous
                                                      : torch::MemoryFormat::ChannelsLast;
   return {torch::empty({batch_size_, shape_.channels, shape_.height, shape_.width},
-                       options.dtype(torch::kFloat), format),
+                       options.dtype(dtype_), format),
           numbers(), numbers(), numbers()};
 }
 

@@ -11,7 +11,7 @@ namespace adaact {
 
 /// The memory of one batch.
 struct BatchBuffer {
-  torch::Tensor images;          // (B, C, H, W) kFloat
+  torch::Tensor images;          // (B, C, H, W)
   torch::Tensor labels;          // (B) kLong
   torch::Tensor samples;         // (B) kLong
   torch::Tensor partner_labels;  // (B) kLong
@@ -21,8 +21,8 @@ struct BatchBuffer {
 /// than its first batches did.
 class BatchBuffers {
  public:
-  BatchBuffers(const ImageShape& shape, std::int64_t batch_size, ImageLayout layout,
-               bool pin_memory, std::int64_t most_lent);
+  BatchBuffers(const ImageShape& shape, std::int64_t batch_size, torch::ScalarType dtype,
+               ImageLayout layout, bool pin_memory, std::int64_t most_lent);
 
   /// A buffer that nobody else has. From any thread.
   BatchBuffer take();
@@ -34,6 +34,7 @@ class BatchBuffers {
  private:
   const ImageShape shape_;
   const std::int64_t batch_size_;
+  const torch::ScalarType dtype_;
   const ImageLayout layout_;
   const bool pin_memory_;
   const std::size_t most_lent_;

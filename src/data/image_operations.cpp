@@ -151,7 +151,6 @@ void apply_operation(ImageOperation operation, double argument, ResampleFilter f
   const Planes planes{in, out, shape.height, shape.width};
   const auto factor = static_cast<float>(argument);
   const auto whole = static_cast<int>(argument);
-  const auto warp = [&](const AffineMap& map) { warp_image(map, filter, shape, in, out); };
   switch (operation) {
     case ImageOperation::AutoContrast:
       return change_levels_by_counts(planes, stretching);
@@ -174,15 +173,28 @@ void apply_operation(ImageOperation operation, double argument, ResampleFilter f
     case ImageOperation::Sharpness:
       return sharpen(planes, factor);
     case ImageOperation::Rotate:
-      return warp(rotation(argument, shape.height, shape.width));
     case ImageOperation::ShearX:
-      return warp({1, argument, 0, 0, 1, 0});
     case ImageOperation::ShearY:
-      return warp({1, 0, 0, argument, 1, 0});
     case ImageOperation::TranslateX:
-      return warp({1, 0, argument * static_cast<double>(shape.width), 0, 1, 0});
     case ImageOperation::TranslateY:
-      return warp({1, 0, 0, 0, 1, argument * static_cast<double>(shape.height)});
+      return warp_image(map_of(operation, argument, shape), filter, shape, in, out);
+  }
+}
+
+AffineMap map_of(ImageOperation operation, double argument, const ImageShape& shape) {
+  switch (operation) {
+    case ImageOperation::Rotate:
+      return rotation(argument, shape.height, shape.width);
+    case ImageOperation::ShearX:
+      return {1, argument, 0, 0, 1, 0};
+    case ImageOperation::ShearY:
+      return {1, 0, 0, argument, 1, 0};
+    case ImageOperation::TranslateX:
+      return {1, 0, argument * static_cast<double>(shape.width), 0, 1, 0};
+    case ImageOperation::TranslateY:
+      return {1, 0, 0, 0, 1, argument * static_cast<double>(shape.height)};
+    default:
+      return {1, 0, 0, 0, 1, 0};
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <adaact/data/dataset.h>
 
+#include "data/pixel_arithmetic.h"
+
 namespace adaact {
 
 /// What RandAugment does to images.
@@ -25,6 +27,14 @@ enum class ImageOperation : std::uint8_t {
   TranslateY,
 };
 inline constexpr std::uint32_t kImageOperations = 15;
+
+/// Whether an operation moves pixels and leaves their levels, but for those between pixels.
+ADAACT_HOST_DEVICE inline bool is_geometric(ImageOperation operation) {
+  return operation == ImageOperation::Rotate || operation >= ImageOperation::ShearX;
+}
+
+/// Where a geometric operation takes the pixels from.
+AffineMap map_of(ImageOperation operation, double argument, const ImageShape& shape);
 
 /// Does one of them to planes (3, H, W), with Pillow's result to the bit. The geometric ones use the filter.
 void apply_operation(ImageOperation operation, double argument, ResampleFilter filter,

@@ -1,5 +1,7 @@
 #include "data/image_steps.h"
 
+#include <c10/util/Exception.h>
+
 #include "data/crop_and_flip.h"
 #include "data/rand_augment.h"
 #include "data/random_erasing.h"
@@ -42,18 +44,31 @@ const std::uint8_t* ImageSteps::pixels_of(std::int64_t sample, Scratch& scratch)
 
 void ImageSteps::crop(std::int64_t epoch, std::int64_t sample, Scratch& scratch,
                       std::uint8_t* out) const {
-  const auto drawn = draw(epoch, sample);
   if (options_.resized_crop) {
-    const auto choose = [&](std::int64_t height, std::int64_t width) {
-      auto part = draw_resized_crop(*options_.resized_crop, seed_, as_word(epoch), as_word(sample),
-                                    height, width);
-      part.mirrored = drawn.flip;
-      return part;
-    };
-    dataset_.read_part(sample, choose, out);
+    dataset_.read_part(sample, resized_crop_of(epoch, sample), out);
   } else {
-    crop_and_flip(dataset_.shape(), options_.crop_padding, drawn, ImageLayout::Planes,
+    crop_and_flip(dataset_.shape(), options_.crop_padding, draw(epoch, sample), ImageLayout::Planes,
                   same_bytes_.data(), pixels_of(sample, scratch), out);
+  }
+}
+
+ChoosePart ImageSteps::resized_crop_of(std::int64_t epoch, std::int64_t sample) const {
+  return [this, epoch, sample](std::int64_t height, std::int64_t width) {
+    auto part = draw_resized_crop(*options_.resized_crop, seed_, as_word(epoch), as_word(sample),
+                                  height, width);
+    part.mirrored = draw(epoch, sample).flip;
+    return part;
+  };
+}
+
+std::optional<EncodedPart> ImageSteps::encoded_part_of(std::int64_t epoch,
+                                                       std::int64_t sample) const {
+  if (!options_.resized_crop) return std::nullopt;
+  try {
+    return encoded_part(dataset_.encoded(sample), resized_crop_of(epoch, sample),
+                        dataset_.shape().height);
+  } catch (const c10::Error&) {  // crop() says more, or has another image for it
+    return std::nullopt;
   }
 }
 

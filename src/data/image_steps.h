@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <adaact/data/augment.h>
 #include <adaact/data/dataset.h>
 #include <adaact/data/loader.h>
+
+#include "data/encoded_part.h"
 
 namespace adaact {
 
@@ -24,16 +27,26 @@ class ImageSteps {
   /// Takes all steps for a sample and writes its values, those of one image in a batch, to `out`.
   void write(std::int64_t epoch, std::int64_t sample, Scratch& scratch, float* out) const;
 
+  /// The first of the steps: a sample's bytes, cropped to the size of all and flipped.
+  void crop(std::int64_t epoch, std::int64_t sample, Scratch& scratch, std::uint8_t* out) const;
+
+  /// What crop() would take of a sample's file, for somebody else to decode and scale to the same pixels; nothing where
+  /// nobody else can, or where something is wrong with the file.
+  std::optional<EncodedPart> encoded_part_of(std::int64_t epoch, std::int64_t sample) const;
+
   /// The two halves of write(): the steps that give bytes, and those that make values of them. Between the halves
   /// images may be mixed.
   void make_bytes(std::int64_t epoch, std::int64_t sample, Scratch& scratch,
                   std::uint8_t* out) const;
   void finish(std::int64_t epoch, std::int64_t sample, const std::uint8_t* bytes, float* out) const;
 
+  /// (C, 256): what a byte of a channel becomes.
+  const std::vector<float>& values() const { return augmenter_.values(); }
+
  private:
   AugmentDraw draw(std::int64_t epoch, std::int64_t sample) const;
+  ChoosePart resized_crop_of(std::int64_t epoch, std::int64_t sample) const;
   const std::uint8_t* pixels_of(std::int64_t sample, Scratch& scratch) const;
-  void crop(std::int64_t epoch, std::int64_t sample, Scratch& scratch, std::uint8_t* out) const;
   void erase(std::int64_t epoch, std::int64_t sample, float* out) const;
 
   const Dataset& dataset_;

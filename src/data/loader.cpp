@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -14,9 +15,12 @@
 
 #include "data/batch_buffers.h"
 #include "data/batch_parts.h"
+#include "data/encoded_part.h"
+#include "data/image_batch_maker.h"
 #include "data/image_steps.h"
 #include "data/mix_images.h"
 #include "data/ordered_prefetch.h"
+#include "data/side_stream.h"
 
 namespace adaact {
 namespace {
@@ -29,7 +33,9 @@ struct FilledBuffer {
   std::int64_t size = 0;
   std::int64_t whole = 0;  // samples of all parts of the batch
   std::int64_t begin = 0;  // of those the first that is this part's
-  double own_share = 1.0;
+  ImageBatchPlan
+      plan;  // how it is mixed; where images are finished at once, all that is drawn for them
+  std::vector<EncodedPart> encoded;  // those that have yet to be decoded
 };
 
 void check(const MixOptions& options) {
@@ -48,7 +54,11 @@ class Loader::Impl {
       : dataset_(std::move(dataset)),
         options_(options),
         steps_(*dataset_, options),
-        buffers_(dataset_->shape(), largest_part(), options.layout, options.pin_memory,
+        maker_(options.finishes_at_once() ? make_maker() : nullptr),
+        decode_(maker_ && options.decode_at_once ? make_decoder() : nullptr),
+        beside_(options.device.is_cuda() ? std::make_unique<SideStream>(options.device) : nullptr),
+        buffers_(dataset_->shape(), largest_part(), maker_ ? torch::kByte : torch::kFloat,
+                 maker_ ? ImageLayout::Planes : options.layout, options.pin_memory,
                  options.prefetch + 2) {}
 
   const Dataset& dataset() const { return *dataset_; }
@@ -66,7 +76,8 @@ class Loader::Impl {
                 kLastEpoch);
     TORCH_CHECK(first_batch >= 0 && first_batch <= batches_per_epoch(), "Loader: first_batch is ",
                 first_batch, ", expected 0 to ", batches_per_epoch());
-    started_ = false;   // until all of the below has succeeded
+    started_ = false;  // until all of the below has succeeded
+    failure_ = nullptr;
     prefetch_.reset();  // its threads read what changes now
     if (options_.shuffle) {
       order_ = shuffled_order(dataset_->size(), options_.seed, epoch);
@@ -89,12 +100,14 @@ class Loader::Impl {
   std::optional<Batch> next() {
     TORCH_CHECK(started_, "Loader: next() was called before start()");
     if (next_batch_ == batches_per_epoch()) return std::nullopt;
+    if (failure_) std::rethrow_exception(failure_);
     auto filled = wait_for_next();
+    const auto images = finished(filled);
     // Detached: in-place operations on a plain view would make the buffer part of somebody's graph.
     const auto first = [&](const torch::Tensor& all) {
       return all.narrow(0, 0, filled.size).detach();
     };
-    Batch batch{first(filled.buffer.images),
+    Batch batch{images,
                 first(filled.buffer.labels),
                 first(filled.buffer.samples),
                 epoch_,
@@ -103,7 +116,7 @@ class Loader::Impl {
                 filled.begin};
     if (options_.mix.any()) {
       batch.partner_labels = first(filled.buffer.partner_labels);
-      batch.own_share = filled.own_share;
+      batch.own_share = filled.plan.mix.own_share;
     }
     buffers_.lend(filled.buffer);
     return batch;
@@ -112,6 +125,81 @@ class Loader::Impl {
   double seconds_waited() const { return std::chrono::duration<double>(waited_).count(); }
 
  private:
+  std::unique_ptr<ImageBatchMaker> make_maker() const {
+    const auto channels = dataset_->shape().channels;
+    const ImageBatchFormat format{
+        dataset_->shape(), torch::tensor(steps_.values()).view({channels, 256}).to(options_.dtype),
+        options_.layout, options_.seed};
+    return options_.device.is_cuda() ? image_batch_maker_cuda(format, options_.device)
+                                     : image_batch_maker_reference(format);
+  }
+
+  DecodeParts make_decoder() const {
+    if (!options_.device.is_cuda()) return decode_parts_reference;
+    return [decoder = std::make_shared<JpegBatchDecoder>(options_.device)](
+               const std::vector<JpegPart>& parts, const torch::Tensor& pixels) {
+      return decoder->decode(parts, pixels);
+    };
+  }
+
+  /// The images of a batch as next() hands them out. What went wrong with one goes wrong again until start().
+  torch::Tensor finished(const FilledBuffer& filled) {
+    // Detached: in-place operations on a plain view would make the buffer part of somebody's graph.
+    const auto images = filled.buffer.images.narrow(0, 0, filled.size).detach();
+    if (!maker_) return images;
+    try {
+      const auto finish = [&] { return maker_->finish(bytes_there(filled, images), filled.plan); };
+      return beside_ ? beside_->run(finish) : finish();
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+
+  /// Bytes of images in their size, where they are finished.
+  torch::Tensor bytes_there(const FilledBuffer& filled, const torch::Tensor& images) const {
+    const bool none_is_here = static_cast<std::int64_t>(filled.encoded.size()) == filled.size;
+    const auto there = none_is_here
+                           ? torch::empty_like(images, images.options().device(options_.device))
+                           : images.to(options_.device, /*non_blocking=*/true);
+    if (!filled.encoded.empty()) decode(filled, images, there);
+    return there;
+  }
+
+  /// Decodes and scales what has been left to this; what turns out not to be decodable is the CPU's again.
+  void decode(const FilledBuffer& filled, const torch::Tensor& images,
+              const torch::Tensor& there) const {
+    std::vector<JpegPart> parts;
+    std::vector<ScalePlan> scaled;
+    std::int64_t bytes = 0;
+    for (const auto& [image, file, jpeg, part] : filled.encoded) {
+      parts.push_back({file.data(), jpeg, part.box, bytes});
+      scaled.push_back(
+          {image, bytes, part.box.height, part.box.width, 0, part.filter, part.mirrored});
+      bytes += part.box.height * part.box.width * 3;
+    }
+    const auto pixels = torch::empty({bytes}, there.options());
+    const auto not_decoded = decode_(parts, pixels);
+    if (not_decoded.size() == parts.size() && parts.size() > 1) {
+      TORCH_WARN_ONCE("Loader: of ", parts.size(), " JPEGs none was decoded on ", there.device(),
+                      "; the CPU decodes them");
+    }
+    for (auto i = not_decoded.rbegin(); i != not_decoded.rend(); ++i) {
+      crop_anew(filled, scaled[*i].image, images, there);
+      scaled.erase(scaled.begin() + static_cast<std::ptrdiff_t>(*i));
+    }
+    maker_->scale(pixels, std::move(scaled), there);
+  }
+
+  void crop_anew(const FilledBuffer& filled, std::int64_t image, const torch::Tensor& images,
+                 const torch::Tensor& there) const {
+    const auto sample = filled.buffer.samples.data_ptr<std::int64_t>()[image];
+    const auto bytes = images[image];
+    ImageSteps::Scratch scratch;
+    steps_.crop(epoch_, sample, scratch, bytes.data_ptr<std::uint8_t>());
+    there[image].copy_(bytes);
+  }
+
   std::int64_t largest_part() const {
     const auto whole = std::min(options_.batch_size, dataset_->size());
     const std::int64_t together = options_.mix.any() ? 2 : 1;
@@ -139,7 +227,7 @@ class Loader::Impl {
     const auto whole = std::min(options_.batch_size, dataset_->size() - batch_begin);
     const auto before = begin_of_part(whole, options_.part);
     const auto size = begin_of_part(whole, options_.part + 1) - before;
-    FilledBuffer filled{buffers_.take(), size, whole, before};
+    FilledBuffer filled{buffers_.take(), size, whole, before, {}, {}};
     auto* labels = filled.buffer.labels.data_ptr<std::int64_t>();
     auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < size; ++i) {
@@ -148,12 +236,50 @@ class Loader::Impl {
       samples[i] = order_[static_cast<std::size_t>(batch_begin + position)];
       labels[i] = dataset_->label(samples[i]);
     }
-    if (options_.mix.any()) {
-      fill_mixed(filled, batch, abandoned);
+    if (options_.mix.any()) pair_up(filled, batch);
+    if (maker_) {
+      fill_with_bytes(filled, abandoned);
+    } else if (options_.mix.any()) {
+      fill_mixed(filled, abandoned);
     } else {
       fill_unmixed(filled, abandoned);
     }
     return filled;
+  }
+
+  /// Partners are neighbours; of an odd number the last image has none.
+  void pair_up(FilledBuffer& filled, std::int64_t batch) const {
+    const auto& shape = dataset_->shape();
+    filled.plan.mixed = true;
+    filled.plan.mix = draw_mix(options_.mix, options_.seed, static_cast<std::uint32_t>(epoch_),
+                               static_cast<std::uint32_t>(batch), shape.height, shape.width);
+    const auto* labels = filled.buffer.labels.data_ptr<std::int64_t>();
+    auto* partner_labels = filled.buffer.partner_labels.data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < filled.size; ++i) {
+      const auto partner = i ^ 1;
+      partner_labels[i] = labels[partner < filled.size ? partner : i];
+    }
+  }
+
+  /// The rest is up to next().
+  void fill_with_bytes(FilledBuffer& filled, const std::atomic<bool>& abandoned) const {
+    const auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
+    auto* bytes = filled.buffer.images.data_ptr<std::uint8_t>();
+    ImageSteps::Scratch scratch;
+    for (std::int64_t i = 0; i < filled.size && !abandoned; ++i) {
+      auto part = decode_ ? steps_.encoded_part_of(epoch_, samples[i]) : std::nullopt;
+      if (part) {
+        part->image = i;
+        filled.encoded.push_back(std::move(*part));
+      } else {
+        steps_.crop(epoch_, samples[i], scratch, bytes + i * dataset_->shape().bytes());
+      }
+    }
+    auto plan = plan_images(options_.augment, dataset_->shape(), options_.seed,
+                            static_cast<std::uint32_t>(epoch_), {samples, samples + filled.size});
+    plan.mixed = filled.plan.mixed;
+    plan.mix = filled.plan.mix;
+    filled.plan = std::move(plan);
   }
 
   void fill_unmixed(const FilledBuffer& filled, const std::atomic<bool>& abandoned) const {
@@ -165,16 +291,9 @@ class Loader::Impl {
     }
   }
 
-  /// Partners are neighbours; of an odd number the last image has none.
-  void fill_mixed(FilledBuffer& filled, std::int64_t batch,
-                  const std::atomic<bool>& abandoned) const {
+  void fill_mixed(const FilledBuffer& filled, const std::atomic<bool>& abandoned) const {
     const auto& shape = dataset_->shape();
-    const auto draw = draw_mix(options_.mix, options_.seed, static_cast<std::uint32_t>(epoch_),
-                               static_cast<std::uint32_t>(batch), shape.height, shape.width);
-    filled.own_share = draw.own_share;
     const auto* samples = filled.buffer.samples.data_ptr<std::int64_t>();
-    const auto* labels = filled.buffer.labels.data_ptr<std::int64_t>();
-    auto* partner_labels = filled.buffer.partner_labels.data_ptr<std::int64_t>();
     auto* image = filled.buffer.images.data_ptr<float>();
     ImageSteps::Scratch scratch;
     std::vector<std::uint8_t> pair(static_cast<std::size_t>(2 * shape.bytes()));
@@ -182,9 +301,8 @@ class Loader::Impl {
       const auto count = std::min<std::int64_t>(2, filled.size - i);
       for (std::int64_t j = 0; j < count; ++j) {
         steps_.make_bytes(epoch_, samples[i + j], scratch, pair.data() + j * shape.bytes());
-        partner_labels[i + j] = labels[i + count - 1 - j];
       }
-      if (count == 2) mix_pair(draw, shape, pair.data(), pair.data() + shape.bytes());
+      if (count == 2) mix_pair(filled.plan.mix, shape, pair.data(), pair.data() + shape.bytes());
       for (std::int64_t j = 0; j < count; ++j) {
         steps_.finish(epoch_, samples[i + j], pair.data() + j * shape.bytes(),
                       image + (i + j) * shape.bytes());
@@ -195,11 +313,15 @@ class Loader::Impl {
   const std::shared_ptr<const Dataset> dataset_;
   const LoaderOptions options_;
   const ImageSteps steps_;
+  const std::unique_ptr<ImageBatchMaker> maker_;  // null where images are finished one by one
+  const DecodeParts decode_;                      // likewise, where all are decoded one by one
+  const std::unique_ptr<SideStream> beside_;      // of a GPU
   BatchBuffers buffers_;
   std::vector<std::int64_t> order_;
   std::int64_t epoch_ = 0;
   std::int64_t next_batch_ = 0;
   bool started_ = false;
+  std::exception_ptr failure_;  // of finishing the batch that is next
   Clock::duration waited_{0};
   std::unique_ptr<OrderedPrefetch<FilledBuffer>> prefetch_;  // last: its threads use the others
 };
@@ -219,6 +341,11 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& opti
               "Loader: with drop_last nothing remains of ", dataset->size(),
               " samples; batch_size is ", options.batch_size);
   check(options.mix);
+  const bool known = options.dtype == torch::kFloat || options.dtype == torch::kBFloat16 ||
+                     options.dtype == torch::kHalf;
+  TORCH_CHECK(known && (options.dtype == torch::kFloat || options.finishes_at_once()),
+              "Loader: dtype is ", options.dtype,
+              ", expected Float or, where images are finished at once, BFloat16 or Half");
   impl_ = std::make_unique<Impl>(std::move(dataset), options);
 }
 

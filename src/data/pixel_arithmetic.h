@@ -118,6 +118,11 @@ struct PlaceBetween {
   double down;
 };
 
+/// The level of a channel outside of an image: ImageNet's mean colour.
+ADAACT_HOST_DEVICE inline std::uint8_t outside_level(std::int64_t channel) {
+  return channel == 0 ? 124 : (channel == 1 ? 116 : 104);
+}
+
 /// The pixels around a position inside the image, and how far it is between them.
 ADAACT_HOST_DEVICE inline PlaceBetween place_between(const Position& at) {
   const double x = at.x - 0.5;
@@ -138,6 +143,12 @@ ADAACT_HOST_DEVICE inline double cubic_between(double v1, double v2, double v3, 
   const double p3 = 2.0 * (v1 - v2) + v3 - v4;
   const double p4 = -v1 + v2 - v3 + v4;
   return v2 + share * (p2 + share * (p3 + share * p4));
+}
+
+/// What lies between pixels, as a level.
+ADAACT_HOST_DEVICE inline std::uint8_t level_between(double value) {
+  const auto low = value < 0.0 ? 0.0 : value;
+  return static_cast<std::uint8_t>(static_cast<int>(low > 255.0 ? 255.0 : low));
 }
 
 }  // namespace adaact

@@ -12,14 +12,6 @@
 namespace adaact {
 namespace {
 
-constexpr auto kBits = ResampleWeights::kBits;
-constexpr auto kHalf = ResampleWeights::kHalf;
-
-ADAACT_LOOP_BODY std::uint8_t rounded(std::int32_t sum) {
-  const auto level = sum >> kBits;
-  return static_cast<std::uint8_t>(std::clamp(level, 0, 255));
-}
-
 /// How many rows are scaled along x at a time. Their samples lie side by side, as wide as the sums, so that a vector
 /// instruction adds to the sums of all these rows at once.
 constexpr std::int64_t kStrip = 8;
@@ -63,13 +55,13 @@ struct ScaleStrip {
       const auto* in = strip + kLanes * (columns->first_input(x) - first);
       const auto taps = columns->taps(x);
       std::int32_t sums[kLanes];
-      for (std::int64_t i = 0; i < kLanes; ++i) sums[i] = kHalf;
+      for (std::int64_t i = 0; i < kLanes; ++i) sums[i] = kHalfAWeight;
       for (std::int64_t tap = 0; tap < taps; ++tap) {
         for (std::int64_t i = 0; i < kLanes; ++i) sums[i] += weights[tap] * in[kLanes * tap + i];
       }
       for (std::int64_t c = 0; c < Channels; ++c) {
         auto* out = scaled + kStrip * (c * count + x);
-        for (std::int64_t i = 0; i < kStrip; ++i) out[i] = rounded(sums[c * kStrip + i]);
+        for (std::int64_t i = 0; i < kStrip; ++i) out[i] = level_of_sum(sums[c * kStrip + i]);
       }
     }
   }
@@ -138,13 +130,13 @@ struct SumRows {
   static ADAACT_LOOP_BODY void run(const std::uint8_t* const* rows, const std::int32_t* weights,
                                    std::int64_t taps, std::int64_t count, std::int32_t* sums,
                                    std::uint8_t* out) {
-    for (std::int64_t i = 0; i < count; ++i) sums[i] = kHalf;
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = kHalfAWeight;
     for (std::int64_t tap = 0; tap < taps; ++tap) {
       const auto* row = rows[tap];
       const auto weight = weights[tap];
       for (std::int64_t i = 0; i < count; ++i) sums[i] += weight * row[i];
     }
-    for (std::int64_t i = 0; i < count; ++i) out[i] = rounded(sums[i]);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = level_of_sum(sums[i]);
   }
 };
 

@@ -6,23 +6,13 @@
 
 #include <adaact/data/image_part.h>
 
-namespace adaact {
+#include "data/resample_arithmetic.h"
 
-/// An axis of an image that is scaled from `in` to `out` pixels, of which only the `count` from `begin` on are wanted.
-struct ScaledAxis {
-  std::int64_t in;
-  std::int64_t out;
-  std::int64_t begin;
-  std::int64_t count;
-};
+namespace adaact {
 
 /// What output pixels along one axis take from the input pixels, in fixed point.
 class ResampleWeights {
  public:
-  /// A weight is an integer, of which so many bits stand behind the binary point.
-  static constexpr int kBits = 22;
-  static constexpr std::int32_t kHalf = 1 << (kBits - 1);
-
   ResampleWeights(const ScaledAxis& axis, ResampleFilter filter);
 
   std::int64_t size() const { return static_cast<std::int64_t>(outputs_.size()); }

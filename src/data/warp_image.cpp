@@ -147,8 +147,7 @@ struct Interpolate {
       } else if constexpr (Down) {
         value = linear_between(value, along(at + row, right[i]), down[i]);
       }
-      const auto low = value < 0.0 ? 0.0 : value;
-      out[i] = static_cast<std::uint8_t>(static_cast<int>(low > 255.0 ? 255.0 : low));
+      out[i] = level_between(value);
     }
   }
 };
@@ -204,8 +203,7 @@ void warp_image(const AffineMap& map, ResampleFilter filter, const ImageShape& s
   std::vector<PaddedPlane> planes;
   for (std::int64_t c = 0; c < channels; ++c) {
     planes.emplace_back(height, width).fill(in + c * pixels);
-    std::memset(out + c * pixels, kOutsideColour[static_cast<std::size_t>(c)],
-                static_cast<std::size_t>(pixels));
+    std::memset(out + c * pixels, outside_level(c), static_cast<std::size_t>(pixels));
   }
   const auto stride = planes[0].stride();
   RowOfPlaces places(shape, stride);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include <adaact/data/dataset.h>
@@ -13,7 +12,5 @@ namespace adaact {
 /// ImageNet.
 void warp_image(const AffineMap& map, ResampleFilter filter, const ImageShape& shape,
                 const std::uint8_t* in, std::uint8_t* out);
-
-inline constexpr std::array<std::uint8_t, 3> kOutsideColour{124, 116, 104};
 
 }  // namespace adaact

@@ -96,37 +96,52 @@ class GraphsOfRanks : public ::testing::TestWithParam<CapturedCase> {
     settings.trainer.device = torch::Device(torch::kCUDA, 0);
     return settings;
   }
-};
 
-TEST_P(GraphsOfRanks, HoldTheExchangeAndTrainAsOneProcess) {
-  const auto alone = ranks_training::trained_by(adaact::single_process(), settings(), nullptr);
-  const auto ranks = adaact::testing::shared_gpu_ranks(adaact::mpi_communicator());
-  const auto together = ranks_training::trained_by(ranks, settings(), nullptr);
-  EXPECT_TRUE(together.finished);
-  expect_equal(together.weights, alone.weights);
-  ASSERT_EQ(together.told.steps.size(), alone.told.steps.size());
-  for (std::size_t i = 0; i < alone.told.steps.size(); ++i) {
-    const auto& ours = together.told.steps[i];
-    const auto& theirs = alone.told.steps[i];
-    EXPECT_NEAR(ours.loss, theirs.loss, 1e-6 * theirs.loss);  // a float32 on each rank
-    EXPECT_NEAR(ours.gradient_norm, theirs.gradient_norm, 1e-6 * theirs.gradient_norm);
-    EXPECT_EQ(ours.top1, theirs.top1);
-  }
-  ASSERT_EQ(together.told.epochs.size(), alone.told.epochs.size());
-  for (std::size_t i = 0; i < alone.told.epochs.size(); ++i) {
-    const auto& ours = together.told.epochs[i];
-    const auto& theirs = alone.told.epochs[i];
-    EXPECT_NEAR(ours.test.loss, theirs.test.loss, 1e-6 * theirs.test.loss);
-    EXPECT_EQ(ours.test.top1, theirs.test.top1);
-    ASSERT_EQ(ours.second_moments.size(), theirs.second_moments.size());
-    for (std::size_t layer = 0; layer < theirs.second_moments.size(); ++layer) {
-      EXPECT_NEAR(ours.second_moments[layer].second, theirs.second_moments[layer].second,
-                  1e-9 * theirs.second_moments[layer].second);
+  static void expect_as_one_process(const ranks_training::Settings& settings) {
+    const auto alone = ranks_training::trained_by(adaact::single_process(), settings, nullptr);
+    const auto ranks = adaact::testing::shared_gpu_ranks(adaact::mpi_communicator());
+    const auto together = ranks_training::trained_by(ranks, settings, nullptr);
+    EXPECT_TRUE(together.finished);
+    expect_equal(together.weights, alone.weights);
+    ASSERT_EQ(together.told.steps.size(), alone.told.steps.size());
+    for (std::size_t i = 0; i < alone.told.steps.size(); ++i) {
+      const auto& ours = together.told.steps[i];
+      const auto& theirs = alone.told.steps[i];
+      EXPECT_NEAR(ours.loss, theirs.loss, 1e-6 * theirs.loss);  // a float32 on each rank
+      EXPECT_NEAR(ours.gradient_norm, theirs.gradient_norm, 1e-6 * theirs.gradient_norm);
+      EXPECT_EQ(ours.top1, theirs.top1);
+    }
+    ASSERT_EQ(together.told.epochs.size(), alone.told.epochs.size());
+    for (std::size_t i = 0; i < alone.told.epochs.size(); ++i) {
+      const auto& ours = together.told.epochs[i];
+      const auto& theirs = alone.told.epochs[i];
+      EXPECT_NEAR(ours.test.loss, theirs.test.loss, 1e-6 * theirs.test.loss);
+      EXPECT_EQ(ours.test.top1, theirs.test.top1);
+      ASSERT_EQ(ours.second_moments.size(), theirs.second_moments.size());
+      for (std::size_t layer = 0; layer < theirs.second_moments.size(); ++layer) {
+        EXPECT_NEAR(ours.second_moments[layer].second, theirs.second_moments[layer].second,
+                    1e-9 * theirs.second_moments[layer].second);
+      }
     }
   }
-}
+};
+
+TEST_P(GraphsOfRanks, HoldTheExchangeAndTrainAsOneProcess) { expect_as_one_process(settings()); }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, GraphsOfRanks, ::testing::ValuesIn(kCapturedCases),
+                         [](const auto& info) { return info.param.name; });
+
+using GraphsOfLargeSteps = GraphsOfRanks;
+
+TEST_P(GraphsOfLargeSteps, ExchangeOnceForSeveralBatchesAndClip) {
+  auto large = settings();
+  large.trainer.accumulation = 2;  // of five, so the last step has one
+  large.trainer.clip_norm = 0.5;
+  expect_as_one_process(large);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, GraphsOfLargeSteps,
+                         ::testing::Values(kCapturedCases[0], kCapturedCases[10]),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/multi_tensor_cases.h"
+#include "kernels/clip_norm_cuda.h"
 #include "kernels/global_norm.h"
 #include "support/tolerance.h"
 
@@ -320,6 +321,49 @@ TEST_F(MultiTensorCuda, GlobalNormAgreesWithTheCpuAndRepeatsItself) {
         all_close(norm.cpu()[0], torch::tensor(global_norm(copies), torch::kFloat64), 1e-12));
     EXPECT_TRUE(bit_identical(global_norm_cuda(tensors), norm));
   }
+}
+
+TEST_F(MultiTensorCuda, ALargeNormIsClippedAndNoOther) {
+  ParameterDraw draw(41);
+  const auto norm_of_size = [](double norm) {
+    return torch::full({1}, norm, torch::dtype(torch::kFloat64).device(torch::kCUDA));
+  };
+  for (int i = 0; i < 100; ++i) {
+    std::vector<torch::Tensor> tensors, copies;
+    const auto size = draw.one_in(20) ? 1200 : draw.between(1, 20);
+    for (int64_t k = 0; k < size; ++k) {
+      draw.next(false);
+      tensors.push_back(draw.parameter());
+      copies.push_back(tensors.back().clone());
+    }
+    for (const auto norm : {0.0, 2.0, kNaN}) clip_norm_cuda(tensors, norm_of_size(norm), 2.0);
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      EXPECT_TRUE(bit_identical(tensors[k], copies[k]));
+    }
+    const auto norm = draw.real(2.1, 50.0);
+    clip_norm_cuda(tensors, norm_of_size(norm), 2.0);
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      EXPECT_TRUE(bit_identical(tensors[k], copies[k].mul(2.0 / norm)));
+      EXPECT_TRUE(guard_is_intact(tensors[k]));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(MultiTensorCuda, WhatHasGapsIsClippedToo) {
+  const auto rows = torch::ones({6, 8}, torch::kCUDA);
+  const auto every_second = rows.slice(/*dim=*/1, 0, 8, 2);
+  const auto version = every_second._version();
+  clip_norm_cuda({every_second}, torch::full({1}, 4.0, rows.options().dtype(torch::kFloat64)), 1.0);
+  EXPECT_TRUE(torch::equal(every_second.cpu(), torch::full({6, 4}, 0.25)));
+  EXPECT_EQ(rows.sum().item<float>(), 24 * 0.25F + 24);
+  EXPECT_GT(every_second._version(), version);
+}
+
+TEST_F(MultiTensorCuda, ANormThatIsInfiniteLeavesSomethingThatIsNotFinite) {
+  const auto tensor = torch::tensor({1.0F, static_cast<float>(kInfinity)}).cuda();
+  clip_norm_cuda({tensor}, global_norm_cuda({tensor}), 1.0);
+  EXPECT_FALSE(torch::isfinite(tensor).all().item<bool>());
 }
 
 TEST_F(MultiTensorCuda, WhatTheKernelsDoNotKnowIsToldBeforehand) {

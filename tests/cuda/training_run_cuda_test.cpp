@@ -145,4 +145,25 @@ TEST_P(DropPathCuda, ResumedDrawsTheSameRandomNumbers) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, DropPathCuda, ::testing::Values(kOptimizerCases[0]),
                          [](const auto& info) { return info.param.name; });
 
+using RecipeCuda = TrainingRunCuda;
+
+TEST_P(RecipeCuda, ResumedIsAsUninterrupted) {
+  auto config = small_config(GetParam());
+  config.rand_augment = "rand-m7-mstd0.5-inc1";
+  config.erase = 0.5;
+  config.mixup = 0.8;
+  config.cutmix = 1.0;
+  config.loss = "bce";
+  config.label_smoothing = 0.1;
+  config.ema = 0.75;
+  config.accumulation = 3;
+  config.clip_norm = 1.0;
+  config.epochs = 6;  // of four steps
+  expect_resumable(config, RunSettings());
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, RecipeCuda,
+                         ::testing::Values(kOptimizerCases[0], kOptimizerCases[7]),
+                         [](const auto& info) { return info.param.name; });
+
 }  // namespace

@@ -91,7 +91,7 @@ TEST(ImageOperations, WarpsEqualTheirDefinition) {
           const int actual = out[static_cast<std::size_t>(i)];
           if (x < 0 || y < 0 || x >= static_cast<double>(shape.width) ||
               y >= static_cast<double>(shape.height)) {
-            ASSERT_EQ(actual, adaact::kOutsideColour[static_cast<std::size_t>(c)]);
+            ASSERT_EQ(actual, adaact::outside_level(c));
             continue;
           }
           // Cut off, but for what the sums differ by.

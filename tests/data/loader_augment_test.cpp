@@ -14,6 +14,7 @@
 #include "data/rand_augment.h"
 #include "data/random_erasing.h"
 #include "data/resized_crop.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 
 namespace {
@@ -32,6 +33,17 @@ LoaderOptions all_options(std::int64_t workers) {
   options.augment.erase_probability = 0.5;
   options.mix = {0.8, 1.0};
   return options;
+}
+
+/// Each option alone, and all together.
+std::vector<LoaderOptions> options_in_turn() {
+  std::vector<LoaderOptions> each(5, small_options(0));
+  each[0].augment.resized_crop.emplace();
+  each[1].augment.rand_augment.emplace();
+  each[2].augment.erase_probability = 1.0;
+  each[3].mix.cutmix_alpha = 1.0;
+  each[4] = all_options(0);
+  return each;
 }
 
 using Bytes8 = std::vector<std::uint8_t>;
@@ -118,15 +130,9 @@ TEST(LoaderAugment, PartnersAreThoseFromBothEndsOfTheBatch) {
 
 TEST(LoaderAugment, EachOptionAloneAndAllTogetherWithAnyNumberOfWorkers) {
   const auto data = small_data();
-  std::vector<LoaderOptions> each(5, small_options(0));
-  each[0].augment.resized_crop.emplace();
-  each[1].augment.rand_augment.emplace();
-  each[2].augment.erase_probability = 1.0;
-  each[3].mix.cutmix_alpha = 1.0;
-  each[4] = all_options(0);
   Loader plain(data, small_options(0));
   const auto without = all_batches(plain, 2);
-  for (auto options : each) {
+  for (auto options : options_in_turn()) {
     Loader reference(data, options);
     const auto expected = all_batches(reference, 2);
     EXPECT_FALSE(torch::equal(expected[0].images, without[0].images));
@@ -184,6 +190,55 @@ TEST(LoaderAugment, ChannelsLastIsALayoutOnly) {
   const auto expected = all_batches(planes, 0);
   const auto batches = all_batches(channels_last, 0);
   for (std::size_t i = 0; i < batches.size(); ++i) expect_same(batches[i], expected[i]);
+}
+
+TEST(LoaderAugment, FinishedAtOnceImagesHaveTheSameBits) {
+  const auto data = small_data();
+  for (auto options : options_in_turn()) {
+    for (const std::int64_t parts : {1, 7}) {  // of the last batch some of seven parts have nothing
+      options.parts = parts;
+      options.part = parts / 2;
+      Loader one_by_one(data, options);
+      const auto expected = all_batches(one_by_one, 2);
+      auto at_once = options;
+      at_once.at_once = true;
+      for (const std::int64_t workers : {0, 2}) {
+        at_once.workers = workers;
+        Loader loader(data, at_once);
+        const auto batches = all_batches(loader, 2);
+        ASSERT_EQ(batches.size(), expected.size());
+        for (std::size_t i = 0; i < batches.size(); ++i) expect_same(batches[i], expected[i]);
+      }
+    }
+  }
+}
+
+TEST(LoaderAugment, FinishedAtOnceImagesAreOfTheTypeAndLayoutAskedFor) {
+  const auto data = small_data();
+  Loader one_by_one(data, all_options(0));
+  const auto expected = all_batches(one_by_one, 1);
+  auto options = all_options(1);
+  options.at_once = true;
+  options.dtype = torch::kBFloat16;
+  options.layout = adaact::ImageLayout::ChannelsLast;
+  Loader loader(data, options);
+  const auto batches = all_batches(loader, 1);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const auto& images = batches[i].images;
+    EXPECT_TRUE(images.is_contiguous(torch::MemoryFormat::ChannelsLast));
+    EXPECT_TRUE(bit_identical(images.contiguous(), expected[i].images.to(torch::kBFloat16)));
+  }
+}
+
+TEST(LoaderAugment, ATypeThatNobodyMakesIsAnError) {
+  auto options = small_options(0);
+  options.dtype = torch::kBFloat16;
+  EXPECT_TRUE(contains(error_of([&] { const Loader loader(small_data(), options); }),
+                       "dtype is BFloat16, expected Float"));
+  options.at_once = true;
+  options.dtype = torch::kDouble;
+  EXPECT_TRUE(contains(error_of([&] { const Loader loader(small_data(), options); }),
+                       "dtype is Double, expected Float"));
 }
 
 TEST(LoaderAugment, ImagesOfOnePixelAreImages) {

@@ -7,6 +7,7 @@
 #include "data/exif_files.h"
 #include "data/exif_orientation.h"
 #include "data/image_files.h"
+#include "data/plain_jpeg.h"
 #include "data/resample.h"
 #include "data/webp_files.h"
 #include "fuzz/fuzz_targets.h"
@@ -35,7 +36,17 @@ void check_pixels(const RgbImage& image) {
           "a decoded picture has another number of pixels than it says");
 }
 
-void read_jpeg(const std::string& bytes) { check_pixels(decode_jpeg(encoded(bytes))); }
+/// Another decoder than libjpeg is told the size that libjpeg sees.
+void read_jpeg(const std::string& bytes) {
+  const auto file = encoded(bytes);
+  const auto plain = plain_jpeg(file.bytes.data(), file.bytes.size());
+  require(!plain || plain->size <= bytes.size(), "a plain JPEG is longer than its file");
+  const auto image = decode_jpeg(file);
+  check_pixels(image);
+  require(!plain || (plain->height == image.height && plain->width == image.width),
+          "a plain JPEG has another size than libjpeg sees");
+}
+
 void read_png(const std::string& bytes) { check_pixels(decode_png(encoded(bytes))); }
 void read_webp(const std::string& bytes) { check_pixels(decode_webp(encoded(bytes))); }
 
@@ -74,11 +85,14 @@ std::string png_bytes(const testing::RawImage& image, const testing::PngKind& ki
 std::vector<Seed> jpeg_seeds() {
   testing::JpegKind progressive;
   progressive.progressive = true;
-  return {{"rgb", jpeg_bytes(testing::plain_image(9, 17, {200, 30, 90}), testing::JpegKind{})},
-          {"grey", jpeg_bytes(testing::varied_image(3, 5, 1), testing::JpegKind{JCS_GRAYSCALE})},
-          {"inks",
-           jpeg_bytes(testing::plain_image(8, 8, {1, 2, 3, 4}), testing::JpegKind{JCS_CMYK, true})},
-          {"progressive", jpeg_bytes(testing::plain_image(8, 8, {9, 99, 199}), progressive)}};
+  return {
+      {"rgb", jpeg_bytes(testing::plain_image(9, 17, {200, 30, 90}), testing::JpegKind{})},
+      {"grey", jpeg_bytes(testing::varied_image(3, 5, 1), testing::JpegKind{JCS_GRAYSCALE})},
+      {"inks",
+       jpeg_bytes(testing::plain_image(8, 8, {1, 2, 3, 4}), testing::JpegKind{JCS_CMYK, true})},
+      {"progressive", jpeg_bytes(testing::plain_image(8, 8, {9, 99, 199}), progressive)},
+      {"plain", jpeg_bytes(testing::varied_image(16, 17, 3), testing::JpegKind{})},
+      {"plain_progressive", jpeg_bytes(testing::plain_image(17, 16, {9, 99, 199}), progressive)}};
 }
 
 /// The chunks of a picture with more of them after the first.

@@ -10,6 +10,7 @@
 
 #include "support/errors.h"
 #include "support/odd_files.h"
+#include "train/run/run_parts.h"
 
 namespace {
 
@@ -245,6 +246,16 @@ TEST(RunConfig, ErrorsOfTheRecipeNameTheField) {
                        "warmup_lr is 0.7, expected 0 to the learning rate, which is 0.5"));
 }
 
+TEST(RunConfig, WarmUpToARateOfZeroIsOfZero) {
+  RunConfig config;
+  config.optimizer_options = R"({"lr": 0})";
+  config.warmup_epochs = 1;
+  config.warmup_lr = 0.0;
+  config.resolve();
+  const auto schedule = adaact::build_schedule(config, /*steps_per_epoch=*/2);
+  for (const std::int64_t step : {0, 1, 2}) EXPECT_TRUE(std::isfinite(schedule(step))) << step;
+}
+
 TEST(RunConfig, ErrorsNameTheFieldItsValueAndWhatWasExpected) {
   const auto error = [](auto&& change) {
     RunConfig config;
@@ -351,6 +362,31 @@ TEST(RunConfig, PrecisionStaysWhereTheDeviceDoes) {
   EXPECT_EQ(obstacles_to_going_on(config, there)[0].field, "precision");
 }
 
+TEST(RunSettings, ImageWorkIsAGpusWhereImagesAreMoreThanCroppedAndFlipped) {
+  auto config = RunConfig();
+  config.device = "cuda:1";
+  config.precision = "bf16";
+  config.memory_format = "channels-last";
+  const auto shared = [&](const adaact::AugmentOptions& augment, const std::string& work) {
+    adaact::LoaderOptions options;
+    options.augment = augment;
+    share_image_work(options, config, work);
+    return options;
+  };
+  adaact::AugmentOptions photographs;
+  photographs.resized_crop.emplace();
+  EXPECT_EQ(shared(photographs, "cpu").device, torch::kCPU);
+  EXPECT_EQ(shared({}, "gpu").device, torch::kCPU);
+  const auto options = shared(photographs, "gpu");
+  EXPECT_EQ(options.device, torch::Device("cuda:1"));
+  EXPECT_EQ(options.dtype, torch::kBFloat16);
+  EXPECT_EQ(options.layout, adaact::ImageLayout::ChannelsLast);
+  EXPECT_FALSE(options.decode_at_once);
+  EXPECT_TRUE(shared(photographs, "nvjpeg").decode_at_once);
+  config.device = "cpu";
+  EXPECT_EQ(shared(photographs, "gpu").device, torch::kCPU);
+}
+
 TEST(RunSettings, AreInAConfigurationOrHaveTheirDefaults) {
   const auto read = [](const std::string& text) {
     return adaact::RunSettings::from_json(text, "some.json");
@@ -366,6 +402,7 @@ TEST(RunSettings, AreInAConfigurationOrHaveTheirDefaults) {
   EXPECT_TRUE(contains(error("3"), "the settings in some.json cannot be followed"));
   EXPECT_TRUE(contains(error(R"({"workers": 1.5})"), "workers is 1.5, expected a whole number"));
   EXPECT_TRUE(contains(error(R"({"graph": 1})"), "graph is 1, expected true or false"));
+  EXPECT_TRUE(contains(error(R"({"image_work": 1})"), "image_work is 1, expected a text"));
   EXPECT_TRUE(contains(error(R"({"warp": 9})"), "there is no 'warp'"));
 }
 

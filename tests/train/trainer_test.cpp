@@ -418,6 +418,25 @@ void expect_equal(const std::vector<adaact::ActivationVariance>& ours,
   }
 }
 
+TEST(Trainer, GraphsOfSeveralBatchesNeedAnImageForEveryRank) {
+  Bench bench({});
+  TrainerOptions options;
+  options.device = torch::Device(torch::kCUDA, 0);
+  options.accumulation = 3;
+  options.clip_norm = 1.0;
+  const auto obstacle_in_parts = [&](std::int64_t parts) {
+    auto data = loader_options(/*batch=*/4);
+    data.parts = parts;
+    const Loader loader(images(kImages, adaact::Split::Train), data);
+    return Trainer::obstacle_to_graph(*bench.optimizer, loader, options);
+  };
+  constexpr char kTooFew[] = "none of them has an image for every rank";
+  EXPECT_TRUE(contains(obstacle_in_parts(5), kTooFew));
+  EXPECT_FALSE(contains(obstacle_in_parts(4), kTooFew));
+  options.accumulation = 1;
+  EXPECT_FALSE(contains(obstacle_in_parts(5), kTooFew));
+}
+
 TEST(Trainer, MeasuresActivationVariancesOfEveryStep) {
   Bench bench(with_variances());
   ASSERT_TRUE(bench.trainer->run());

@@ -35,6 +35,19 @@ struct LoaderOptions {
   ImageLayout layout = ImageLayout::Planes;
   AugmentOptions augment;
   MixOptions mix;
+  // Where images are finished. For a GPU threads read, crop and scale them; the rest next() enqueues there, for all of a
+  // batch at once, on a stream that the current one waits for. Pixels are the same; the noise of what is erased may
+  // differ by a rounding.
+  torch::Device device = torch::kCPU;
+  bool at_once = false;  // on the CPU too, where that is slower and gives the same bits
+  torch::ScalarType dtype =
+      torch::kFloat;  // of images finished at once: or kBFloat16 or kHalf, kFloat rounded
+
+  // Where resized crops are taken of photographs, their parts are decoded and scaled at once, too: on a GPU by nvJPEG,
+  // where colours differ from those of the CPU by a few units. What only the CPU decodes is left to the threads.
+  bool decode_at_once = false;
+
+  bool finishes_at_once() const { return at_once || device.is_cuda(); }
 
   static LoaderOptions training() {
     LoaderOptions options;
@@ -49,7 +62,7 @@ struct LoaderOptions {
 };
 
 struct Batch {
-  torch::Tensor images;   // (B, C, H, W) kFloat
+  torch::Tensor images;   // (B, C, H, W) of LoaderOptions' type
   torch::Tensor labels;   // (B) kLong
   torch::Tensor samples;  // (B) kLong, their indices in the data set
   std::int64_t epoch = 0;

@@ -47,10 +47,10 @@ struct TrainerOptions {
   std::shared_ptr<Communicator> ranks = single_process();
   /// Batch normalisations take the statistics of all ranks' images, not of the rank's own.
   bool sync_batchnorm = false;
-  /// On a GPU: whole steps in CUDA graphs, with the data in its memory. Callbacks then hear of several
-  /// steps at once; at multiples of `state_every` steps and at the end of an epoch the model and the
-  /// optimizer are as they were left by the step that is told of. Of the optimizer's options only the
-  /// learning rate may change while it runs.
+  /// On a GPU: whole steps in CUDA graphs, and the data in its memory where they fit and are no more than cropped and
+  /// flipped. Callbacks then hear of several steps at once; at multiples of `state_every` steps and at the end of an
+  /// epoch the model and the optimizer are as they were left by the step that is told of. Of the optimizer's options only
+  /// the learning rate may change while it runs.
   bool graph = false;
   std::int64_t state_every = 0;
   std::int64_t stop_after_epoch = 0;  // run() returns false after so many; 0: it does not
@@ -104,8 +104,7 @@ class Trainer {
 
   /// Why TrainerOptions::graph cannot be set for these; empty where it can.
   static std::string obstacle_to_graph(const torch::optim::Optimizer& optimizer,
-                                       const Loader& train_data, const Loader& test_data,
-                                       const TrainerOptions& options);
+                                       const Loader& train_data, const TrainerOptions& options);
 
   const Model& model() const noexcept;
   const Loader& train_data() const noexcept;

@@ -21,7 +21,10 @@ struct RunSettings {
   bool save_best = false;             // best.safetensors
   std::int64_t workers = 1;           // threads that prepare data
   std::int64_t update_norm_every = 50;
-  bool graph = true;                  // on a GPU: steps in CUDA graphs where possible
+  bool graph = true;  // on a GPU: steps in CUDA graphs where possible
+  // On a GPU, who makes images that are more than cropped and flipped: "cpu"; "gpu", of what the CPU has decoded and
+  // scaled; or "nvjpeg", where the GPU does that, too.
+  std::string image_work = "cpu";
   bool activation_variances = false;  // in the records of epochs
   /// Ends the run after so many epochs, if it has more, as if it were interrupted by the signal 0; resumed
   /// it goes on. 0: to the end.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -7,16 +8,16 @@
 
 namespace adaact {
 
-/// Steps in CUDA graphs, with the data in the memory of the GPU: batch, forward, observation, loss, backward
-/// and update, and evaluation too. FOOF, KFAC and AdaAct's full covariance, which decide from step to
+/// Steps in CUDA graphs: forward, observation, loss and backward for each batch of a step, clipping and update, and
+/// evaluation too. Where the data fit into the memory of the GPU and are no more than cropped and flipped, the graphs
+/// make the batches, otherwise the loaders do. FOOF, KFAC and AdaAct's full covariance, which decide from step to
 /// step, have a graph for the passes and one for the update. Works on the current stream, which must not
 /// be the default one; start() and what follows may be on another one than before. A build without CUDA
 /// throws.
-std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& task);
+std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& task, std::int64_t accumulation,
+                                              double clip_norm);
 
-/// Why there can be no such engine for these; empty where there can.
-std::string obstacle_to_graph_engine(const torch::optim::Optimizer& optimizer,
-                                     const Loader& train_data, const Loader& test_data,
-                                     torch::Device device);
+/// Why there can be no such engine for this optimizer; empty where there can.
+std::string obstacle_to_graph_engine(const torch::optim::Optimizer& optimizer);
 
 }  // namespace adaact

@@ -9,13 +9,12 @@ Recorder cuda_graph_recorder(const std::function<void()>& /*wait_for_stream*/) {
   TORCH_CHECK(false, "CUDA graphs need a build with CUDA");
 }
 
-std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& /*task*/) {
+std::unique_ptr<StepEngine> make_graph_engine(const TrainingTask& /*task*/,
+                                              std::int64_t /*accumulation*/, double /*clip_norm*/) {
   TORCH_CHECK(false, "steps in CUDA graphs need a build with CUDA");
 }
 
-std::string obstacle_to_graph_engine(const torch::optim::Optimizer& /*optimizer*/,
-                                     const Loader& /*train_data*/, const Loader& /*test_data*/,
-                                     torch::Device /*device*/) {
+std::string obstacle_to_graph_engine(const torch::optim::Optimizer& /*optimizer*/) {
   return "this is a build without CUDA";
 }
 

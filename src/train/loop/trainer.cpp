@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <adaact/data/device_batches.h>
 #include <adaact/optim/observing_optimizer.h>
 #include <torch/torch.h>
 
+#include "data/batch_parts.h"
 #include "kernels/each_once.h"
 #include "kernels/global_norm.h"
 #include "train/graph/graph_engine.h"
@@ -67,7 +66,7 @@ class Trainer::Impl {
                 options_.update_norm_every, ", expected ≥ 1");
     if (!options_.ranks->is_alone()) train_together();
     if (!options_.graph) return;
-    const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, test_data_, options_);
+    const auto obstacle = Trainer::obstacle_to_graph(optimizer_, train_data_, options_);
     TORCH_CHECK(obstacle.empty(), "Trainer: graph is set, but ", obstacle);
   }
 
@@ -168,8 +167,8 @@ class Trainer::Impl {
                              options_.label_smoothing, options_.loss},
                             options_.ranks,
                             options_.sync_batchnorm};
-    if (options_.graph) return make_graph_engine(task);
-    return make_eager_engine(task, options_.accumulation, options_.clip_norm);
+    const auto make = options_.graph ? make_graph_engine : make_eager_engine;
+    return make(task, options_.accumulation, options_.clip_norm);
   }
 
   /// Takes the steps that the epoch still lacks. Returns false where it was stopped.
@@ -294,19 +293,18 @@ Trainer::~Trainer() = default;
 void Trainer::add_callback(TrainingCallback& callback) { impl_->add_callback(callback); }
 bool Trainer::run() { return impl_->run(); }
 std::string Trainer::obstacle_to_graph(const torch::optim::Optimizer& optimizer,
-                                       const Loader& train_data, const Loader& test_data,
-                                       const TrainerOptions& options) {
+                                       const Loader& train_data, const TrainerOptions& options) {
   if (!options.device.is_cuda()) return "the device is no GPU";
-  if (options.accumulation != 1) return "several batches make a step";
-  if (std::isfinite(options.clip_norm)) return "gradients are clipped";
   if (!options.ranks->can_be_captured()) {
     return "the ranks' sums go through the host's memory: they share a GPU, or the build has no "
            "NCCL";
   }
-  if (!DeviceBatches::knows(train_data.options())) {
-    return "resized crops, RandAugment, erasing and mixing are the CPU's work";
+  // Ranks without an image would have to catch up with the generator within a step.
+  const auto& data = train_data.options();
+  if (options.accumulation > 1 && has_empty_part(data.batch_size, data.parts, data.mix.any())) {
+    return "several batches make a step, and none of them has an image for every rank";
   }
-  return obstacle_to_graph_engine(optimizer, train_data, test_data, options.device);
+  return obstacle_to_graph_engine(optimizer);
 }
 const Model& Trainer::model() const noexcept { return impl_->model(); }
 const Loader& Trainer::train_data() const noexcept { return impl_->train_data(); }

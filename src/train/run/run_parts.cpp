@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 #include <adaact/data/datasets.h>
+#include <adaact/data/device_batches.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
 #include <torch/torch.h>
@@ -39,7 +40,9 @@ AugmentOptions augment_options(const RunConfig& config) {
 /// Where warm-up begins, as a share of the learning rate.
 double warmup_start(const RunConfig& config) {
   constexpr double kUsual = 0.1;
-  return std::isfinite(config.warmup_lr) ? config.warmup_lr / learning_rate_of(config) : kUsual;
+  const auto rate = learning_rate_of(config);
+  const bool is_share = std::isfinite(config.warmup_lr) && rate > 0.0;  // of 0 any share is 0
+  return is_share ? config.warmup_lr / rate : kUsual;
 }
 
 /// Where the cosine ends, as a share of the learning rate.
@@ -48,6 +51,13 @@ double cosine_end(const RunConfig& config) {
 }
 
 RankOf place_among(const Communicator& ranks) { return {ranks.rank(), ranks.size()}; }
+
+LoaderOptions training_loader_options(const RunConfig& config, std::int64_t workers,
+                                      const Communicator& ranks, const std::string& image_work) {
+  auto options = loader_options(config, workers, Split::Train, place_among(ranks));
+  share_image_work(options, config, image_work);
+  return options;
+}
 
 }  // namespace
 
@@ -99,6 +109,16 @@ LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Spli
   return options;
 }
 
+void share_image_work(LoaderOptions& options, const RunConfig& config,
+                      const std::string& image_work) {
+  const torch::Device device(config.device);
+  if (!device.is_cuda() || image_work == "cpu" || DeviceBatches::knows(options)) return;
+  options.device = device;
+  options.decode_at_once = image_work == "nvjpeg";
+  if (config.precision == "bf16") options.dtype = torch::kBFloat16;
+  if (config.memory_format == "channels-last") options.layout = ImageLayout::ChannelsLast;
+}
+
 std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split,
                                     const std::shared_ptr<Communicator>& ranks) {
   DatasetOptions options;
@@ -147,10 +167,10 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& data)
 }
 
 RunParts::RunParts(const RunConfig& config, std::int64_t workers,
-                   const std::shared_ptr<Communicator>& ranks)
+                   const std::shared_ptr<Communicator>& ranks, const std::string& image_work)
     : train_data(open_split(config, Split::Train, ranks)),
       test_data(open_split(config, Split::Test, ranks)),
-      train_loader(train_data, loader_options(config, workers, Split::Train, place_among(*ranks))),
+      train_loader(train_data, training_loader_options(config, workers, *ranks, image_work)),
       test_loader(test_data, loader_options(config, workers, Split::Test, place_among(*ranks))),
       model(build_model(config, *train_data)) {
   model->to(torch::Device(config.device));

@@ -26,6 +26,11 @@ struct RankOf {
 LoaderOptions loader_options(const RunConfig& config, std::int64_t workers, Split split,
                              const RankOf& rank = {});
 
+/// Gives the work on images to a GPU as RunSettings::image_work says. Those that are only cropped and flipped
+/// DeviceBatches makes.
+void share_image_work(LoaderOptions& options, const RunConfig& config,
+                      const std::string& image_work);
+
 /// `ranks` are those who open it at the same time.
 std::shared_ptr<Dataset> open_split(const RunConfig& config, Split split,
                                     const std::shared_ptr<Communicator>& ranks = single_process());
@@ -47,7 +52,8 @@ void lay_out_channels_last(torch::nn::Module& model);
 /// What a configuration names, made. Draws the random numbers of the initialisation.
 struct RunParts {
   RunParts(const RunConfig& config, std::int64_t workers,
-           const std::shared_ptr<Communicator>& ranks = single_process());
+           const std::shared_ptr<Communicator>& ranks = single_process(),
+           const std::string& image_work = "cpu");
 
   std::string data_description() const;
   std::string pixels_description() const;

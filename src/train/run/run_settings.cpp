@@ -24,6 +24,7 @@ void visit_settings(Settings& settings, Visitor&& visit) {
   visit("workers", settings.workers);
   visit("update_norm_every", settings.update_norm_every);
   visit("graph", settings.graph);
+  visit("image_work", settings.image_work);
   visit("activation_variances", settings.activation_variances);
 }
 
@@ -33,6 +34,11 @@ void read_setting(const char* name, const json& entry, std::int64_t& value) {
 void read_setting(const char* name, const json& entry, bool& value) {
   TORCH_CHECK(entry.is_boolean(), name, " is ", entry.dump(), ", expected true or false");
   value = entry.get<bool>();
+}
+
+void read_setting(const char* name, const json& entry, std::string& value) {
+  TORCH_CHECK(entry.is_string(), name, " is ", entry.dump(), ", expected a text");
+  value = entry.get<std::string>();
 }
 
 }  // namespace
