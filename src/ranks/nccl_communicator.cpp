@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <future>
 #include <iomanip>
@@ -17,6 +19,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/ScopeExit.h>
 #include <nccl.h>
 #include <torch/torch.h>
 
@@ -32,9 +35,21 @@ constexpr Seconds kBetweenQuestions = std::chrono::seconds(1);
 /// Where all ranks answer and nothing fails, a step may just be long. It is given up after so many timeouts.
 constexpr double kMostTimeouts = 10.0;
 
-void check_nccl(ncclResult_t result, const char* call) {
+/// What NCCL itself says of the last error of this process, as ": text"; empty where it says nothing.
+std::string details_of_nccl() {
+#if NCCL_VERSION_CODE >= 21300
+  const char* const text = ncclGetLastError(nullptr);
+  if (text != nullptr && *text != '\0') return std::string(": ") + text;
+#endif
+  return {};
+}
+
+/// Throws RankError unless a call of NCCL succeeded. `call`: its name; `rank`: the name of the rank that made it. The
+/// message does not begin with the rank: such a one is what others have found out about it.
+void check_nccl(ncclResult_t result, const char* call, const std::string& rank) {
   if (result == ncclSuccess) return;
-  throw RankError(std::string(call) + " of NCCL failed: " + ncclGetErrorString(result));
+  throw RankError(std::string(call) + " of NCCL failed on " + rank + ": " +
+                  ncclGetErrorString(result) + details_of_nccl());
 }
 
 /// How NCCL adds the numbers of a dtype.
@@ -121,11 +136,15 @@ class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(std::shared_ptr<Communicator> ranks, torch::Device device,
                    const NcclOptions& options)
-      : ranks_(std::move(ranks)), options_(options), device_(with_index(device)), stream_(device_) {
+      : ranks_(std::move(ranks)),
+        own_name_(ranks_->describe(ranks_->rank())),
+        options_(options),
+        device_(with_index(device)),
+        stream_(device_) {
     const auto id = torch::zeros({static_cast<std::int64_t>(sizeof(ncclUniqueId))}, torch::kUInt8);
     if (ranks_->is_first()) {
       ncclUniqueId made;
-      check_nccl(ncclGetUniqueId(&made), "ncclGetUniqueId");
+      check_nccl(ncclGetUniqueId(&made), "ncclGetUniqueId", own_name_);
       std::memcpy(id.data_ptr(), &made, sizeof(made));
     }
     ranks_->broadcast({id}, /*root=*/0);
@@ -135,8 +154,10 @@ class NcclCommunicator : public Communicator {
   }
 
   ~NcclCommunicator() override {
-    // What hangs for want of another rank cannot be waited for.
-    if (has_failed_) {
+    // An orderly end waits for all ranks. Where one of them has failed, or this one leaves by an exception and the others
+    // are still in their sums, it would wait for ever.
+    const bool leaves_by_exception = std::uncaught_exceptions() > exceptions_when_made_;
+    if (has_failed_ || leaves_by_exception) {
       ncclCommAbort(communicator_);
     } else {
       ncclCommDestroy(communicator_);
@@ -167,9 +188,9 @@ class NcclCommunicator : public Communicator {
     return enqueue(std::move(of.on_gpu), std::move(on_host), [this](const torch::Tensor& tensor) {
       const auto type = nccl_sum_type(tensor.scalar_type());
       const auto count = static_cast<std::size_t>(tensor.numel()) * type.numbers_of_one;
-      check_nccl(ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count, type.type, type.op,
-                               communicator_, stream_.get()),
-                 "ncclAllReduce");
+      check(ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count, type.type, type.op,
+                          communicator_, stream_.get()),
+            "ncclAllReduce");
     });
   }
 
@@ -179,9 +200,9 @@ class NcclCommunicator : public Communicator {
     ByPlace of(tensors, device_, "broadcast()");
     if (!of.on_host.empty()) by_ranks([&] { ranks_->broadcast(of.on_host, root); });
     enqueue(std::move(of.on_gpu), nullptr, [this, root](const torch::Tensor& tensor) {
-      check_nccl(ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclUint8,
-                               static_cast<int>(root), communicator_, stream_.get()),
-                 "ncclBroadcast");
+      check(ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclUint8,
+                          static_cast<int>(root), communicator_, stream_.get()),
+            "ncclBroadcast");
     })->wait();
   }
 
@@ -197,13 +218,13 @@ class NcclCommunicator : public Communicator {
   /// NCCL starts when all ranks come to it, and waits for ever for one that is gone. So a thread waits, which nothing can
   /// end and which owns what it writes to, while this one asks the others.
   void start_nccl(const ncclUniqueId& id) {
-    std::packaged_task<ncclComm_t()> start(
-        [id, device = device_, size = static_cast<int>(size()), rank = static_cast<int>(rank())] {
-          const c10::cuda::CUDAGuard guard(device);
-          ncclComm_t started = nullptr;
-          check_nccl(ncclCommInitRank(&started, size, id, rank), "ncclCommInitRank");
-          return started;
-        });
+    std::packaged_task<ncclComm_t()> start([id, device = device_, size = static_cast<int>(size()),
+                                            rank = static_cast<int>(rank()), name = own_name_] {
+      const c10::cuda::CUDAGuard guard(device);
+      ncclComm_t started = nullptr;
+      check_nccl(ncclCommInitRank(&started, size, id, rank), "ncclCommInitRank", name);
+      return started;
+    });
     const auto started = start.get_future().share();
     std::thread(std::move(start)).detach();
     const auto is_started_within = [&](Seconds time) {
@@ -230,6 +251,12 @@ class NcclCommunicator : public Communicator {
     has_failed_ = true;
     throw RankError(otherwise + " for " + std::to_string(std::llround(longest.count())) +
                     " s, though all ranks answer");
+  }
+
+  /// check_nccl(), after which the other ranks may wait for this one for ever.
+  void check(ncclResult_t result, const char* call) {
+    if (result != ncclSuccess) has_failed_ = true;
+    check_nccl(result, call, own_name_);
   }
 
   /// What the ranks by which NCCL started return. Where one of them has failed, sums of GPUs will wait for it for ever.
@@ -289,11 +316,14 @@ class NcclCommunicator : public Communicator {
       at::cuda::CUDAEvent begun;
       begun.record(c10::cuda::getCurrentCUDAStream(device_.index()));
       begun.block(stream_.get());
-      check_nccl(ncclGroupStart(), "ncclGroupStart");
+      check(ncclGroupStart(), "ncclGroupStart");
+      // Whatever this thread asked of NCCL after a call that threw would only be added to a group that is still open.
+      auto end_group = c10::make_scope_exit([] { ncclGroupEnd(); });
       for (const auto& tensor : tensors) {
         if (tensor.numel() > 0) call(tensor);
       }
-      check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+      end_group.release();
+      check(ncclGroupEnd(), "ncclGroupEnd");
       done.record(stream_.get());
     }
     return std::make_unique<UnderWay>(*this, std::move(tensors), std::move(done),
@@ -304,11 +334,8 @@ class NcclCommunicator : public Communicator {
     const auto begin = Clock::now();
     while (!event.query()) {
       auto state = ncclSuccess;
-      check_nccl(ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError");
-      if (state != ncclSuccess && state != ncclInProgress) {
-        has_failed_ = true;
-        check_nccl(state, "a sum");
-      }
+      check(ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError");
+      if (state != ncclInProgress) check(state, "a sum");
       const auto waited = Clock::now() - begin;
       if (waited > time) return false;
       // A step takes a millisecond or more, and another thread may have use for the core.
@@ -320,11 +347,13 @@ class NcclCommunicator : public Communicator {
   }
 
   const std::shared_ptr<Communicator> ranks_;
+  const std::string own_name_;
+  const int exceptions_when_made_ = std::uncaught_exceptions();
   const NcclOptions options_;
   const torch::Device device_;
   const StreamOfSums stream_;
   ncclComm_t communicator_ = nullptr;
-  bool has_failed_ = false;
+  std::atomic<bool> has_failed_{false};  // sums are begun by the backward pass's threads too
 };
 
 }  // namespace

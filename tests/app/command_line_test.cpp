@@ -238,6 +238,7 @@ TEST_F(CommandLineTest, MistakesSayWhatToDo) {
       {with({"--device", "cuda:x"}), "--device is 'cuda:x', expected cpu, cuda or cuda:N"},
       {with({"--seeds", "1,2,1"}), "--seeds hold 1 twice"},
       {with({"--graph", "maybe"}), "--graph is 'maybe', expected on or off"},
+      {with({"--image-work", "tpu"}), "--image-work is 'tpu', expected cpu, gpu or nvjpeg"},
       {{"bench", "--optimizers", "sgd,adact"}, "did you mean 'adaact'?"},
       {{"bench", "--batch-size", "0"}, "--batch-size is 0, expected 1 to"},
       {{"bench", "--optimizers", "sgd,sgd"}, "name sgd 2 times, expected once"},
@@ -326,8 +327,26 @@ TEST_F(CommandLineTest, NothingIsLostToAnOddName) {
   EXPECT_EQ(code, 0) << printed;
   EXPECT_EQ(json::parse(printed)[0]["classes"].size(), 5U);
   EXPECT_EQ(std::count(printed.begin(), printed.end(), '\xff'), 0);
+  const auto in_words = run({"predict", "--run", at("run").string(), picture.string()});
+  EXPECT_EQ(std::count(in_words.printed.begin(), in_words.printed.end(), '\xff'), 0);
   const auto two_lines = error({"report", at("one\ntwo").string()});
   EXPECT_TRUE(contains(two_lines, "is no run"));
+}
+
+/// A file may be called by what a terminal obeys.
+TEST_F(CommandLineTest, NamesOfPicturesDoNotReachTheTerminalAsOrders) {
+  run(short_training(at("run")));
+  const auto picture = at("red\x1b[31m\r\a.jpg");
+  adaact::testing::write_jpeg(picture, plain_image(20, 20, {200, 100, 0}));
+  const auto missing = at("no\x1b[31m.jpg");
+  const auto [code, printed] =
+      run({"predict", "--run", at("run").string(), picture.string(), missing.string()});
+  EXPECT_EQ(code, 1);
+  EXPECT_TRUE(contains(printed, "red [31m  .jpg\n"));
+  EXPECT_TRUE(contains(printed, "no [31m.jpg"));
+  EXPECT_TRUE(std::none_of(printed.begin(), printed.end(), [](unsigned char byte) {
+    return byte < 0x20 && byte != '\n';
+  })) << printed;
 }
 
 TEST_F(CommandLineTest, AResultThatCannotBePrintedIsAnError) {

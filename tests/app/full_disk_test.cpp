@@ -1,6 +1,7 @@
 // A disk that fills up must cost nothing that was saved.
 
 #include <algorithm>
+#include <regex>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@ namespace {
 
 using adaact::testing::contains;
 using adaact::testing::expect_equal_runs;
+using adaact::testing::metrics_of;
 using adaact::testing::short_training;
 using adaact::testing::tool_command;
 using adaact::testing::ToolFolder;
@@ -30,6 +32,14 @@ Words training(const fs::path& out) {
   return command;
 }
 
+/// The step of the checkpoint that an error names.
+int step_that_failed(const std::string& printed) {
+  std::smatch found;
+  const std::regex name("checkpoint\\.([0-9]+)\\.safetensors");
+  if (!std::regex_search(printed, found, name)) return 0;
+  return std::stoi(found[1]);
+}
+
 TEST(FullDisk, AFileThatCannotGrowLeavesThePreviousCheckpoint) {
   const ToolFolder folder;
   const auto run = folder.at("run");
@@ -46,12 +56,17 @@ TEST(FullDisk, AFileThatCannotGrowLeavesThePreviousCheckpoint) {
   process.send(SIGKILL);
   process.wait();
   const auto saved_before = adaact::testing::bytes_of(run / "checkpoint.20.safetensors");
+  ASSERT_FALSE(saved_before.empty()) << "the run was killed too late";
 
   const auto [code, printed] = limited(/*blocks of 512 bytes=*/400);
   EXPECT_EQ(code, 1) << printed;
   EXPECT_TRUE(contains(printed, "cannot write"));
   EXPECT_TRUE(contains(printed, "File too large"));
   EXPECT_EQ(adaact::testing::bytes_of(run / "checkpoint.20.safetensors"), saved_before);
+  const auto failed = step_that_failed(printed);
+  const auto last = metrics_of(run).back().at("step").get<int>();
+  EXPECT_GE(last, failed);
+  EXPECT_LT(last, failed + 10) << "the error was told only when the next checkpoint was due";
 
   const auto finished = folder.run(training(run));
   EXPECT_EQ(finished.code, 0) << finished.printed;

@@ -3,11 +3,14 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/record_function.h>
 #include <adaact/data/synthetic.h>
 #include <adaact/models/registry.h>
 #include <adaact/optim/registry.h>
+#include <adaact/ranks/communicator.h>
 #include <adaact/train/evaluate.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -44,6 +47,27 @@ class EngineParts {
 };
 
 constexpr double kNoClipping = std::numeric_limits<double>::infinity();
+
+/// One rank that takes part in every sum, and counts how often somebody is about to wait for its GPU.
+class RankThatIsWaitedFor : public Communicator {
+ public:
+  std::int64_t rank() const override { return 0; }
+  std::int64_t size() const override { return 1; }
+  std::unique_ptr<Pending> begin_sum(std::vector<torch::Tensor> tensors) override {
+    return process_->begin_sum(std::move(tensors));
+  }
+  void broadcast(const std::vector<torch::Tensor>& tensors, std::int64_t root) override {
+    process_->broadcast(tensors, root);
+  }
+  bool is_alone() const override { return false; }
+  void wait_for_stream() override { ++waits_; }
+
+  std::int64_t waits() const { return waits_; }
+
+ private:
+  const std::shared_ptr<Communicator> process_ = single_process();
+  std::int64_t waits_ = 0;
+};
 
 TEST(EagerEngine, EntersAnEpochAndTellsWhatEachStepTook) {
   EngineParts parts;
@@ -113,6 +137,19 @@ TEST(EagerEngine, WaitsForNoSingleBatchOfAStep) {
     return ReadNumbers::count();
   };
   EXPECT_EQ(numbers_read(4), numbers_read(1));
+}
+
+TEST(EagerEngine, AsksTheOtherRanksBeforeTheHostWaitsForAStep) {
+  EngineParts parts;
+  const auto rank = std::make_shared<RankThatIsWaitedFor>();
+  auto task = parts.task();
+  task.ranks = rank;
+  ASSERT_FALSE(task.sync_batchnorm);
+  const auto engine = make_eager_engine(task, /*accumulation=*/1, kNoClipping);
+  engine->start(/*epoch=*/0, /*first_batch=*/0);
+  constexpr std::int64_t kSteps = 3;
+  for (std::int64_t step = 0; step < kSteps; ++step) engine->take_step();
+  EXPECT_GE(rank->waits(), kSteps) << "the sums of a GPU wait for ever for a rank that is gone";
 }
 
 TEST(EagerEngine, EvaluatesAsEvaluateDoes) {

@@ -1,9 +1,11 @@
 #include <adaact/train/training_run.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include <adaact/io/safetensors.h>
 #include <adaact/optim/non_finite.h>
@@ -172,6 +174,63 @@ TEST_F(TrainingRunTest, WorkAfterTheLastCheckpointIsDoneAgainAndWrittenOnce) {
   train(small_config(), "parts", settings);
   train(small_config(), "whole");
   EXPECT_EQ(repeatable_metrics(at("parts")), repeatable_metrics(at("whole")));
+}
+
+/// Moves a run's folder away, so that no checkpoint can be written, before the first one is due.
+class MoveAway : public TrainingCallback {
+ public:
+  MoveAway(fs::path from, fs::path to) : from_(std::move(from)), to_(std::move(to)) {}
+  void on_step(const adaact::Trainer& /*trainer*/, const StepMetrics& metrics) override {
+    if (metrics.step == 1) fs::rename(from_, to_);
+    after_step(metrics.step);
+  }
+
+ protected:
+  void move_back() const { fs::rename(to_, from_); }
+
+ private:
+  virtual void after_step(std::int64_t step) = 0;
+
+  const fs::path from_;
+  const fs::path to_;
+};
+
+TEST_F(TrainingRunTest, ACheckpointThatCannotBeWrittenEndsTheRunWithoutDelay) {
+  class SlowSteps : public MoveAway {
+    using MoveAway::MoveAway;
+    void after_step(std::int64_t step) override {
+      if (step > 30) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  } callback(at("run"), at("moved"));
+  auto config = small_config();
+  config.limit_train =
+      30 * config.batch_size;  // 30 steps an epoch, at whose end there is a checkpoint
+  const auto error = error_of([&] { train(config, "run", callback); });
+  EXPECT_TRUE(contains(error, "checkpoint.30.safetensors"));
+  const auto last = metrics_of(at("moved")).back().at("step").get<int>();
+  EXPECT_GT(last, 30);
+  EXPECT_LT(last, 60) << "not only when the next one is due";
+}
+
+TEST_F(TrainingRunTest, ASignalsCheckpointIsWrittenThoughTheOneBeforeFailed) {
+  class SignalAfterAFailure : public MoveAway {
+    using MoveAway::MoveAway;
+    void after_step(std::int64_t step) override {
+      if (step != 4) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // for the checkpoint to fail
+      move_back();
+      std::raise(SIGTERM);
+    }
+  } callback(at("run"), at("moved"));
+  RunSettings settings;
+  settings.checkpoint_every = 4;
+  std::vector<std::string> messages;
+  settings.on_message = [&](const std::string& line) { messages.push_back(line); };
+  EXPECT_EQ(train(small_config(), "run", callback, settings).status,
+            RunResult::Status::Interrupted);
+  EXPECT_TRUE(fs::exists(at("run") / "checkpoint.4.safetensors"));
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_TRUE(contains(messages[0], "checkpoint.4.safetensors"));
 }
 
 TEST_F(TrainingRunTest, AFinishedRunIsFinished) {
@@ -761,6 +820,10 @@ TEST_F(TrainingRunTest, BadConfigurationsAreErrors) {
   settings.update_norm_every = 0;
   EXPECT_TRUE(contains(error_of([&] { train(small_config(), "bad", settings); }),
                        "update_norm_every is 0"));
+  settings = {};
+  settings.image_work = "tpu";
+  EXPECT_TRUE(contains(error_of([&] { train(small_config(), "bad", settings); }),
+                       "image_work is 'tpu', expected cpu, gpu or nvjpeg"));
   EXPECT_FALSE(fs::exists(at("bad")));
 }
 

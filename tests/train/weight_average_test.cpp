@@ -1,8 +1,11 @@
 #include "train/step/weight_average.h"
 
+#include <stdexcept>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "support/errors.h"
 #include "support/tolerance.h"
 
 namespace {
@@ -12,6 +15,7 @@ using adaact::AverageInPlace;
 using adaact::WeightAverage;
 using adaact::testing::all_close;
 using adaact::testing::bit_identical;
+using adaact::testing::error_of;
 
 /// A layer whose weight has a second name, and a normalisation with buffers.
 struct TiedImpl : torch::nn::Module {
@@ -101,6 +105,32 @@ TEST(WeightAverage, TakesTheModelsPlaceAndGivesItBack) {
   EXPECT_TRUE(bit_identical(values.at("first.bias"), averaged));
   const AverageInPlace of_none(*model, {});
   adaact::testing::expect_bit_identical(adaact::testing::snapshot(*model), raw);
+}
+
+TEST(WeightAverage, KeepsWhatAnEvaluationGaveToTheModel) {
+  Tied model;
+  AveragedWeights values;
+  const WeightAverage average(*model, 0.75, values);
+  const auto raw = model->norm->running_mean.clone();
+  const auto of_another_rank = torch::full({3}, 7.0);
+  {
+    const AverageInPlace in_place(*model, values);
+    model->norm->running_mean.copy_(of_another_rank);
+  }
+  EXPECT_TRUE(bit_identical(model->norm->running_mean, raw));
+  EXPECT_TRUE(bit_identical(values.at("norm.running_mean"), of_another_rank));
+}
+
+TEST(WeightAverage, AnErrorInItsPlaceIsNotLostWhereTheWayBackIsBarred) {
+  Tied model;
+  AveragedWeights values;
+  const WeightAverage average(*model, 0.75, values);
+  const auto fail_in_its_place = [&] {
+    const AverageInPlace in_place(*model, values);
+    values.at("first.bias").resize_({5});  // nothing can be copied to or from it
+    throw std::runtime_error("the evaluation failed");
+  };
+  EXPECT_EQ(error_of(fail_in_its_place), "the evaluation failed");
 }
 
 TEST(WeightAverage, OneOfAnotherModelIsNamed) {

@@ -18,9 +18,12 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Begins to write, once the checkpoint before this one is on the disk. Throws what went wrong with that one.
+  /// Begins to write, once the checkpoint before this one is on the disk. Where that has failed this one is written all the
+  /// same, and waited for, before what went wrong with that one is thrown.
   void begin(std::int64_t step, TensorFile checkpoint);
-  /// Returns when everything is on the disk, or throws what went wrong.
+  /// Throws if what is under way has failed already, and waits for nothing.
+  void check();
+  /// Returns when everything is on the disk, or throws what went wrong. What was thrown once is not thrown again.
   void finish();
 
  private:

@@ -1,5 +1,6 @@
 #include <adaact/train/training_run.h>
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <torch/torch.h>
 
 #include "io/atomic_file.h"
+#include "io/error_text.h"
 #include "train/graph/set_up_mutex.h"
 #include "train/run/best_epoch.h"
 #include "train/run/checkpoint.h"
@@ -54,8 +56,7 @@ TrainerOptions trainer_options(const RunConfig& config, const RunSettings& setti
   options.should_stop = [] { return InterruptGuard::received() != 0; };
   options.is_enough = [&config, &best] { return patience_is_over(config, best); };
   if (settings.graph && options.device.is_cuda()) {
-    const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader,
-                                                     parts.test_loader, options);
+    const auto obstacle = Trainer::obstacle_to_graph(*parts.optimizer, parts.train_loader, options);
     options.graph = obstacle.empty();
     if (!options.graph) settings.on_message("steps are not captured in a CUDA graph: " + obstacle);
   }
@@ -152,7 +153,11 @@ class RunInProgress : public TrainingCallback {
 
   void on_step(const Trainer& trainer, const StepMetrics& /*metrics*/) override {
     const auto period = settings_.checkpoint_every;
-    if (period > 0 && trainer.state().step % period == 0) save();
+    if (period > 0 && trainer.state().step % period == 0) {
+      save();
+    } else {
+      writer_.check();
+    }
   }
   void on_epoch(const Trainer& /*trainer*/, const EpochMetrics& metrics) override {
     const bool is_best = best_.add(metrics);
@@ -173,9 +178,19 @@ class RunInProgress : public TrainingCallback {
   }
 
   RunResult interrupted(int signal) {
+    finish_or_tell();
     save();
     writer_.finish();
     return {RunResult::Status::Interrupted, signal, {}};
+  }
+
+  /// Before a checkpoint that takes the place of the one under way: where that has failed, nothing is lost with it.
+  void finish_or_tell() {
+    try {
+      writer_.finish();
+    } catch (const std::exception& error) {
+      settings_.on_message(error_text_within_line(error));
+    }
   }
 
   void save() {
@@ -288,7 +303,8 @@ void hand_out(std::optional<CheckpointStore::Loaded>& newest, Model& model, Comm
 std::unique_ptr<RunParts> make_parts(const RunConfig& config, const RunSettings& settings) {
   auto& ranks = *settings.ranks;
   set_up_libtorch(config);
-  auto parts = std::make_unique<RunParts>(config, settings.workers, settings.ranks);
+  auto parts =
+      std::make_unique<RunParts>(config, settings.workers, settings.ranks, settings.image_work);
   if (ranks.size() > 1) {
     check_same_on_all_ranks(ranks, "its data", parts->data_description());
     check_same_on_all_ranks(ranks, "the pixels of its data", parts->pixels_description());
@@ -308,6 +324,9 @@ TrainingRun::TrainingRun(RunConfig config, fs::path folder, RunSettings settings
       "keep_checkpoints is ", settings_.keep_checkpoints, ", expected 0 to ", kMostCheckpoints);
   TORCH_CHECK_VALUE(settings_.workers >= 0 && settings_.workers <= kMostWorkers, "workers is ",
                     settings_.workers, ", expected 0 to ", kMostWorkers);
+  const auto& work = settings_.image_work;
+  TORCH_CHECK_VALUE(work == "cpu" || work == "gpu" || work == "nvjpeg", "image_work is '", work,
+                    "', expected cpu, gpu or nvjpeg");
   TORCH_CHECK_VALUE(settings_.stop_after_epoch >= 0, "stop_after_epoch is ",
                     settings_.stop_after_epoch, ", expected ≥ 0");
 }

@@ -115,7 +115,9 @@ class EagerEngine : public StepEngine {
       catch_up_with_generator(batch.whole, task_.train_data.options(), task_.passes.device,
                               *task_.ranks);
     }
-    if (statistics) task_.ranks->wait_for_stream();  // losses are made of sums of all ranks
+    // The stream has waited for the sums of gradients, and a copy to the host would wait for ever with it where a rank is
+    // gone.
+    task_.ranks->wait_for_stream();
     const auto of_step = totals.cpu();
     task_.ranks->sum({of_step});
     const auto* sums = of_step.data_ptr<double>();

@@ -1,5 +1,6 @@
 #include "train/step/weight_average.h"
 
+#include <exception>
 #include <sstream>
 #include <string>
 #include <unordered_set>
@@ -7,6 +8,8 @@
 
 #include <adaact/observe/layer_map.h>
 #include <torch/torch.h>
+
+#include "io/error_text.h"
 
 namespace adaact {
 namespace {
@@ -47,18 +50,25 @@ void WeightAverage::update() {
 
 AverageInPlace::AverageInPlace(const torch::nn::Module& model, const AveragedWeights& average) {
   if (average.empty()) return;
+  // All memory is there before anything changes.
   for (const auto& [name, tensor] : averaged_tensors(model)) {
-    pairs_.emplace_back(tensor, average.at(name));
+    places_.push_back({tensor, average.at(name), tensor.clone()});
   }
-  exchange();
+  // By value: captured passes know the parameters' memory.
+  const torch::NoGradGuard no_grad;
+  for (auto& place : places_) place.of_model.copy_(place.average);
 }
 
-void AverageInPlace::exchange() {
-  const torch::NoGradGuard no_grad;
-  for (auto& [tensor, average] : pairs_) {
-    const auto raw = tensor.clone();
-    tensor.copy_(average);
-    average.copy_(raw);
+AverageInPlace::~AverageInPlace() {
+  try {
+    const torch::NoGradGuard no_grad;
+    for (auto& place : places_) {
+      // An evaluation may have given the model buffers, those of another rank.
+      place.average.copy_(place.of_model);
+      place.of_model.copy_(place.own);
+    }
+  } catch (const std::exception& error) {
+    TORCH_WARN("the model keeps averaged weights: ", error_text_within_line(error));
   }
 }
 

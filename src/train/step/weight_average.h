@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <adaact/train/averaged_weights.h>
@@ -29,19 +28,24 @@ class WeightAverage {
   std::vector<torch::Tensor> averages_;
 };
 
-/// While it lives a model has averaged weights, and the average those of the model. Nothing happens where there is
-/// no average.
+/// While it lives a model has averaged weights; afterwards its own again, and the average has what the model had then.
+/// Nothing happens where there is no average.
 class AverageInPlace {
  public:
   AverageInPlace(const torch::nn::Module& model, const AveragedWeights& average);
-  ~AverageInPlace() { exchange(); }
+  /// Goes back by copies alone. What they may fail by, an error of the device, is a warning: who has thrown meanwhile is
+  /// to be heard.
+  ~AverageInPlace();
   AverageInPlace(const AverageInPlace&) = delete;
   AverageInPlace& operator=(const AverageInPlace&) = delete;
 
  private:
-  void exchange();
-
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> pairs_;
+  struct Place {
+    torch::Tensor of_model;
+    torch::Tensor average;
+    torch::Tensor own;  // what the model had, and will have
+  };
+  std::vector<Place> places_;
 };
 
 /// "'average' lacks 'fc.weight'" of one that is not of this model; empty where it is.
