@@ -11,9 +11,10 @@ set(ADAACT_CUDA AUTO CACHE STRING "CUDA kernels in the Python package: AUTO (whe
 set_property(CACHE ADAACT_CUDA PROPERTY STRINGS AUTO OFF)
 
 find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module)
-# -I: pip puts a folder before all others that hides the packages which are installed.
+# -E: by Python's variables pip puts a folder before all others that hides the packages which are installed, and leaves
+# out the user's site.
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" -I -c "import os, torch; print(os.path.dirname(torch.__file__), \
+  COMMAND "${Python_EXECUTABLE}" -E -c "import os, torch; print(os.path.dirname(torch.__file__), \
 torch.__version__, int(torch._C._GLIBCXX_USE_CXX11_ABI), torch.version.cuda or '-', sep=';')"
   RESULT_VARIABLE status OUTPUT_VARIABLE answer ERROR_VARIABLE complaint OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT status EQUAL 0)

@@ -13,8 +13,8 @@ __all__ = ["dynamic_metadata"]
 
 
 def _release_of_torch():
-    # -I: pip's isolation hides the packages that are installed.
-    asked = subprocess.run([sys.executable, "-I", "-c", "import torch; print(torch.__version__)"],
+    # -E: pip's isolation hides the packages that are installed, those of the user's site too, by Python's variables.
+    asked = subprocess.run([sys.executable, "-E", "-c", "import torch; print(torch.__version__)"],
                            capture_output=True, text=True, check=False)
     found = re.search(r"^(\d+\.\d+)\.\S+$", asked.stdout, re.MULTILINE)
     if found is None:

@@ -30,6 +30,8 @@ class HasGroups:
             if not changed:
                 continue
             self._core.change_options(index, self._json_of(changed))
+            if "covariance" in changed:
+                self._cover_groups()
             # What may be changed in place is sent every time.
             known.update({name: None if isinstance(value, (torch.Tensor, list)) else value
                           for name, value in changed.items()})
@@ -52,6 +54,7 @@ class HasGroups:
     def _take_groups(self):
         for index in range(len(self.param_groups)):
             self._take_group(index)
+        self._cover_groups()
 
     def _take_group(self, index):
         """Takes over the options that the core has. Where a number is a tensor, as for schedulers that change it in
@@ -82,6 +85,7 @@ class HasGroups:
         self._known.append({})
         self._members.append(list(group["params"]))
         self._take_group(len(self._known) - 1)
+        self._cover_groups()
 
 
 def weights_taking_sums(param_groups):

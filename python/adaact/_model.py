@@ -24,6 +24,22 @@ _KINDS = (
 )
 
 
+_KINDS_WITH_WEIGHTS = ("linear", "convolution", "packed_projection")
+
+# Of a weight that is computed before each use, by weight_norm, spectral_norm and prune of torch.nn.utils.
+_ENDINGS_OF_PARTS = ("weight_g", "weight_v", "weight_orig")
+# Where torch.nn.utils.parametrize keeps what it computes one of: 0.parametrizations.weight.original
+_PARAMETRIZATIONS = ".parametrizations."
+
+# Modules that stand between a layer and its owner, with these names for the layer.
+_WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
+
+
+def own_name(name):
+    """A name of the model's own, without the wrappers that parts of it are compiled or checkpointed by."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
 def _kind_of(module):
     return next((kind for kind, classes in _KINDS if isinstance(module, classes)), "other")
 
@@ -49,15 +65,26 @@ def is_compiled(model):
 class Layer:
     """A module that owns parameters."""
 
-    def __init__(self, name, kind, parameters, module=None):
+    def __init__(self, name, kind, parameters, module=None, makes_weight=False):
         self.name = name
         self.kind = kind
         self.parameters = parameters  # [(local name, tensor)]
+        self.makes_weight = makes_weight  # of another layer, out of its own parameters
         self.module = None if module is None else weakref.ref(module)
 
     def as_tuple(self, local=lambda parameter: parameter):
         parameters = [(name, local(parameter)) for name, parameter in self.parameters]
         return self.name, self.kind, parameters, self.module
+
+    def has_weight(self, local_name):
+        """Whether it is what an observed layer multiplies by."""
+        return self.kind in _KINDS_WITH_WEIGHTS and local_name.endswith("weight")
+
+    def has_part_of_weight(self, local_name):
+        """Whether an observed layer multiplies by something that is computed of it, and is no parameter."""
+        if self.kind == "other":
+            return self.makes_weight
+        return self.kind in _KINDS_WITH_WEIGHTS and local_name.endswith(_ENDINGS_OF_PARTS)
 
     # A copy is of the parameters and not of the modules: these need not be picklable.
     def __getstate__(self):
@@ -68,17 +95,25 @@ def layers_of(model):
     """The layers of a module, or of named parameters, told apart by their names."""
     if isinstance(model, nn.Module):
         layers = []
-        for name, module in model.named_modules():
+        modules = dict(model.named_modules())
+        for name, module in modules.items():
             parameters = [(local, p) for local, p in module._parameters.items() if p is not None]
             if parameters:
-                layers.append(Layer(name, _kind_of(module), parameters, module))
+                makes_weight = _makes_weight(name, modules)
+                layers.append(Layer(own_name(name), _kind_of(module), parameters, module, makes_weight))
         return layers
     named = _named_parameters(model)
     by_layer = {}
     for name, parameter in named:
-        layer, _, local = name.rpartition(".")
+        layer, _, local = own_name(name).rpartition(".")
         by_layer.setdefault(layer, []).append((local, parameter))
     return [Layer(name, "other", parameters) for name, parameters in by_layer.items()]
+
+
+def _makes_weight(name, modules):
+    """Whether torch.nn.utils.parametrize computes an observed layer's weight by the module of this name."""
+    owner, _, computed = f".{name}".rpartition(_PARAMETRIZATIONS)
+    return computed.partition(".")[0].endswith("weight") and _kind_of(modules[owner[1:]]) in _KINDS_WITH_WEIGHTS
 
 
 def _named_parameters(model):

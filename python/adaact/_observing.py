@@ -42,6 +42,12 @@ class HasObservations:
         if self._traced is not None:
             self._traced.pause(self._pauses > 0)
 
+    def _cover_groups(self):
+        """Sees to hooks for what groups and their options have become."""
+        if self._traced is not None:
+            self._traced.cover(self.param_groups)
+            self._pause_traced()
+
     def remove_hooks(self) -> None:
         """Takes the hooks that torch.compile needs off the model: torch.jit.script refuses one that has hooks."""
         if self._traced is not None:

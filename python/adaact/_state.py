@@ -33,8 +33,17 @@ class HasState:
             known = {parameter: self._shards.as_saved(parameter, its) for parameter, its in known.items()}
         if self._packs_state:
             return known
-        return LiveDict({parameter: LiveDict(its, functools.partial(self._change_entry, parameter))
-                         for parameter, its in known.items()}, self._change_entries)
+        return LiveDict({parameter: self._live_entries(parameter, its) for parameter, its in known.items()},
+                        self._change_entries, self._entries_of_new)
+
+    def _live_entries(self, parameter, entries):
+        return LiveDict(entries, functools.partial(self._change_entry, parameter))
+
+    def _entries_of_new(self, parameter):
+        """Before a parameter's first step there are none, which torch's optimizers do not call an error."""
+        if parameter not in self._names:
+            raise KeyError(parameter)
+        return self._live_entries(parameter, {})
 
     @state.setter
     def state(self, value: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:

@@ -4,15 +4,25 @@ The core warns of layers that its first step saw no use of. What starts later, a
 are taken off in the middle of training, and weights that no layer of torch's owns, are told here: each weight once.
 """
 
+from typing import NamedTuple
+
+import torch
 from torch import nn
 
 from adaact._groups import weights_taking_sums
 from adaact._warn import warn
 
-_KINDS_WITH_WEIGHTS = ("linear", "convolution", "packed_projection")
 # How reasons in coverage() begin.
 _TOO_LARGE = "a factor would have"
 _MULTIPLIED_BY_ROWS = "its rows meet the inputs"
+
+
+class _Watched(NamedTuple):
+    name: str
+    parameter: torch.Tensor
+    rows: torch.Tensor  # what the core knows it as
+    is_weight: bool  # of a layer for certain
+    is_part: bool  # of what a layer's weight is computed of
 
 
 class Unobserved:
@@ -23,20 +33,20 @@ class Unobserved:
         self._core = core
         by_parameter = {}
         for layer in layers:
-            for name, parameter in layer.parameters:
-                is_layers = layer.kind in _KINDS_WITH_WEIGHTS and name.endswith("weight")
-                if (is_layers or layer.kind == "other") and _may_be_a_matrix(parameter):
-                    full_name = f"{layer.name}.{name}" if layer.name else name
-                    by_parameter.setdefault(parameter, (full_name, parameter, local(parameter), is_layers))
-        # Name, parameter, what the core knows it as, whether it is a layer's weight for certain.
-        self._weights = list(by_parameter.values())
+            for local_name, parameter in layer.parameters:
+                if _may_be_a_weight(layer, local_name, parameter):
+                    name = f"{layer.name}.{local_name}" if layer.name else local_name
+                    by_parameter.setdefault(parameter, _Watched(name, parameter, local(parameter),
+                                                                layer.has_weight(local_name),
+                                                                layer.has_part_of_weight(local_name)))
+        self._watched = list(by_parameter.values())
         self._output_projections = {module.out_proj.weight for layer in layers
                                     if isinstance(module := layer.module and layer.module(), nn.MultiheadAttention)}
         self._told = set()
         self.missed = set()  # names of those that the last step did not see
         self._is_first_look = True
         self.core_tells = True  # of weights that it knows for such, at its first step
-        core.watch([rows for _, _, rows, _ in self._weights])
+        core.watch([each.rows for each in self._watched])
 
     def start_anew(self):
         """After a state was loaded."""
@@ -56,24 +66,24 @@ class Unobserved:
         if not due:
             return
         is_first_look, self._is_first_look = self._is_first_look, False
-        missed = [(name, parameter, is_layers)
-                  for (name, parameter, rows, is_layers), seen in zip(self._weights, observed)
-                  if not seen and parameter in due and rows.requires_grad and rows.grad is not None
-                  and rows.numel() > 0]
-        self.missed = {name for name, _, is_layers in missed if is_layers}
+        missed = [each for each, seen in zip(self._watched, observed)
+                  if not seen and each.parameter in due and each.rows.requires_grad and each.rows.grad is not None
+                  and each.rows.numel() > 0]
+        self.missed = {each.name for each in missed if each.is_weight}
         # Eager code shows every use of a parameter. One of no layer that is not seen there is no weight, unless it was
         # multiplied in another way.
         counts_others = sees_graphs or not any(observed)
         by_rows = self._with_reason(_MULTIPLIED_BY_ROWS) if is_first_look else set()
         if core_tells:
             self._told |= self.missed | by_rows
-            self._explain([name for name, parameter, _ in missed if parameter in self._output_projections], sees_graphs)
-        news = [name for name, _, is_layers in missed
-                if name not in self._told and (is_layers or counts_others or name in by_rows)]
+            self._explain([each.name for each in missed if each.parameter in self._output_projections], sees_graphs)
+        news = [each for each in missed
+                if each.name not in self._told
+                and (each.is_weight or each.is_part or counts_others or each.name in by_rows)]
         if news:
-            self._told.update(news)
+            self._told.update(each.name for each in news)
             too_large = self._with_reason(_TOO_LARGE)  # the core warns of those
-            self._warn([name for name in news if name not in too_large], bool(weights_taking_sums(param_groups)))
+            self._warn([each for each in news if each.name not in too_large], bool(weights_taking_sums(param_groups)))
 
     def _with_reason(self, beginning):
         return {name for name, _, reason in self._core.coverage() if reason.startswith(beginning)}
@@ -84,12 +94,15 @@ class Unobserved:
         return {parameter for group in param_groups if steps_before % group.get("covariance_period", 1) == 0
                 for parameter in group["params"]}
 
-    def _warn(self, names, has_hooks):
-        if names:
+    def _warn(self, weights, has_hooks):
+        if weights:
+            names = ", ".join(each.name for each in weights)
             rule = "unobserved_rule" if self._core.takes_sums() else "momentum SGD"
             seen = "only the inputs of layers with hooks are seen" if has_hooks else "nothing is seen"
-            warn(f"{self._label}: a step saw no use of weights that have gradients: {', '.join(names)}. Such a step goes "
-                 f"by what was observed before, or by {rule} where that is nothing. In a "
+            parts = (" A weight that is computed of others in each use, as by weight_norm, spectral_norm, prune or "
+                     "parametrizations, is not observed." if any(each.is_part for each in weights) else "")
+            warn(f"{self._label}: a step saw no use of weights that have gradients: {names}. Such a step goes "
+                 f"by what was observed before, or by {rule} where that is nothing.{parts} In a "
                  f"compiled graph {seen}; coverage() tells more.")
 
     def _explain(self, output_projections, sees_graphs):
@@ -99,6 +112,9 @@ class Unobserved:
                  "unobserved_rule.")
 
 
-def _may_be_a_matrix(parameter):
+def _may_be_a_weight(layer, local_name, parameter):
+    if layer.has_part_of_weight(local_name):
+        return parameter.dim() > 1
     # A position embedding or a class token has one row, and is none.
-    return parameter.dim() == 2 or (parameter.dim() > 2 and parameter.shape[0] > 1)
+    is_matrix = parameter.dim() == 2 or (parameter.dim() > 2 and parameter.shape[0] > 1)
+    return is_matrix and (layer.kind == "other" or layer.has_weight(local_name))

@@ -42,7 +42,8 @@ class Optimizer(HasGroups, HasObservations, HasState, torch.optim.Optimizer):
         self._build(layers, _model.groups_of(self._label, params, layers), defaults,
                     list(module.buffers()) if isinstance(module, torch.nn.Module) else [])
         if isinstance(module, torch.nn.Module) and self._core.takes_sums():
-            self._traced = TracedSums(module)
+            self._traced = TracedSums(self._label, self._names, module)
+            self._cover_groups()
             weakref.finalize(self, self._traced.remove)
         communicator = communicator_for(model)
         if communicator is not None:
@@ -70,6 +71,7 @@ class Optimizer(HasGroups, HasObservations, HasState, torch.optim.Optimizer):
         self._has_stepped = False
         self._pauses = 0
         self._skipped_shards = 0
+        self._unscaled = []  # gradients that a step has divided by a GradScaler's scale
         self._traced = None  # of a copy: it knows no modules
         self._unobserved = (Unobserved(self._label, self._core, layers, self._local_one)
                             if self._core.coverage() is not None else None)
@@ -109,7 +111,10 @@ class Optimizer(HasGroups, HasObservations, HasState, torch.optim.Optimizer):
             return self._step(closure)
         except BaseException:
             self.discard_observations()
+            self._undo_scaling()
             raise
+        finally:
+            self._unscaled = []  # else they would outlive zero_grad()
 
     def _step(self, closure):
         self._send_groups()
@@ -194,7 +199,16 @@ class Optimizer(HasGroups, HasObservations, HasState, torch.optim.Optimizer):
                     for parameter in group["params"]:
                         if parameter.grad is not None:
                             parameter.grad.div_(scale.to(parameter.grad.device))
+                            self._unscaled.append(parameter.grad)
         return False
+
+    def _undo_scaling(self):
+        """After an error. A GradScaler would multiply the next scale by the one that it finds here."""
+        scale = self.__dict__.pop("grad_scale", None)
+        self.__dict__.pop("found_inf", None)
+        with torch.no_grad():
+            for gradient in self._unscaled:
+                gradient.mul_(scale.to(gradient.device))  # exact, since scales are powers of two unless told otherwise
 
     @property
     def steps(self) -> int:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from test_eager import Attention, LowRank, assert_same, gentle, pair
 from torch import nn
+from torch.func import functional_call
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -79,6 +80,28 @@ def test_convolutions_of_every_padding_take_the_same_steps(kind):
     compare(nn.Sequential(copy.deepcopy(layer)), lambda step: (torch.randn(shape).double(),), fullgraph=True)
 
 
+def edited(layer, **attributes):
+    for name, value in attributes.items():
+        setattr(layer, name, value)
+    return layer
+
+
+EDITED_AFTERWARDS = {
+    "padding and dilation": (edited(nn.Conv2d(3, 4, 3, padding=1), dilation=(4, 4), padding=(4, 4)), (2, 3, 6, 6)),
+    "same size, dilation": (edited(nn.Conv2d(3, 4, (4, 3), padding="same"), dilation=(3, 2)), (2, 3, 8, 7)),
+    "one number for all": (edited(nn.Conv2d(3, 4, 3), padding=2, stride=2, dilation=(2,)), (2, 3, 8, 7)),
+    "from same to valid": (edited(nn.Conv1d(3, 4, 3, padding="same"), padding="valid"), (2, 3, 9)),
+    "reflected, where padding is not looked at": (
+        edited(nn.Conv1d(3, 4, 3, padding=1, padding_mode="reflect"), padding=(2,), stride=(2,)), (2, 3, 9)),
+}
+
+
+@pytest.mark.parametrize("kind", EDITED_AFTERWARDS)
+def test_convolutions_are_what_their_attributes_say_now(kind):
+    layer, shape = EDITED_AFTERWARDS[kind]
+    compare(nn.Sequential(copy.deepcopy(layer)), lambda step: (torch.randn(shape).double(),), fullgraph=True)
+
+
 def test_corrections_of_low_rank_take_the_same_steps():
     compare(LowRank(), lambda step: (torch.randn(7, 6).double(),), fullgraph=True)
 
@@ -93,7 +116,7 @@ def test_a_compiled_model_takes_the_same_steps_in_one_graph(backend):
     assert graphs() == 1
 
 
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
 def test_inductor_takes_the_same_steps(mode):
     model = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
     compare(model, images, "inductor", fullgraph=True, mode=mode)
@@ -104,6 +127,29 @@ def test_batches_of_any_size_need_no_graph_of_their_own():
     sizes = [5, 3, 8, 6, 7]
     compare(Net(), lambda step: (torch.randn(sizes[step], 3, 8, 8).double(),), steps=5, fullgraph=True, dynamic=True)
     assert graphs() <= 2  # the first batch's size may count as a constant
+
+
+OF_ANY_SIZE = {
+    "Conv1d": (lambda: nn.Sequential(nn.Conv1d(3, 4, 3, padding=1)), lambda size: (2, 3, size)),
+    "Conv2d": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, stride=2), nn.Conv2d(4, 2, 3, dilation=2)),
+               lambda size: (2, 3, size, size + 3)),
+}
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("kind", OF_ANY_SIZE)
+def test_images_of_any_size_need_no_graph_of_their_own(kind, marked):
+    make_model, shape = OF_ANY_SIZE[kind]
+    sizes = (16, 20, 24, 31, 17, 40, 28, 36, 44, 48)
+
+    def make_input(step):
+        x = torch.randn(shape(sizes[step])).double()
+        for dim in range(2, x.dim()) if marked else ():
+            torch._dynamo.mark_dynamic(x, dim)
+        return (x,)
+
+    compare(make_model(), make_input, steps=len(sizes), fullgraph=True)
+    assert graphs() <= (1 if marked else 2)  # the first size may count as a constant
 
 
 def test_a_model_that_is_compiled_before_its_optimizer_is_made_is_noticed():
@@ -279,6 +325,129 @@ def test_a_pass_of_sams_that_throws_leaves_no_trace():
         optimizer.step(lambda: closure(100, throws=True))
     optimizer.step(lambda: closure(1, throws=False))
     torch.testing.assert_close(optimizer.second_moment(model.weight)[0], x.square().mean(0))
+
+
+def test_a_functional_call_with_other_weights_does_not_count():
+    if not torch._dynamo.config.inline_inbuilt_nn_modules:
+        pytest.skip("this torch does not tell a module's parameters apart")
+    model = nn.Sequential(nn.Linear(4, 3))
+    optimizer = adaact.AdaAct(model)
+    fast = {name: (2 * value).detach().requires_grad_() for name, value in model.named_parameters()}
+
+    def adapted_loss(x):
+        return functional_call(model, fast, (100 * x,)).sum()
+
+    x = torch.randn(5, 4)
+    torch.compile(adapted_loss, backend="aot_eager", fullgraph=True)(x).backward()
+    torch.compile(model, backend="aot_eager", fullgraph=True)(x).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(optimizer.second_moment(model[0].weight)[0], x.square().mean(0))
+
+
+def test_a_functional_call_with_the_models_own_weights_counts():
+    model = nn.Sequential(nn.Linear(4, 3))
+    optimizer = adaact.AdaAct(model)
+
+    def loss(x):
+        return functional_call(model, dict(model.named_parameters()), (x,)).sum()
+
+    x = torch.randn(5, 4)
+    torch.compile(loss, backend="aot_eager", fullgraph=True)(x).backward()
+    optimizer.step()
+    torch.testing.assert_close(optimizer.second_moment(model[0].weight)[0], x.square().mean(0))
+
+
+def times_ten(module, inputs):
+    return (10 * inputs[0],)
+
+
+def test_what_an_earlier_hook_makes_of_an_input_is_seen():
+    model = nn.Sequential(nn.Linear(4, 3))
+    model[0].register_forward_pre_hook(times_ten)
+    optimizer = adaact.AdaAct(model)
+    x = torch.randn(5, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.compile(model, backend="aot_eager")(x).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(optimizer.second_moment(model[0].weight)[0], (10 * x).square().mean(0))
+
+
+@pytest.mark.parametrize("is_compiled_before", [True, False])
+def test_a_hook_that_was_registered_later_is_warned_of_once(is_compiled_before):
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3), nn.Linear(3, 2))
+    optimizers = [adaact.AdaAct(model, model[0].parameters()), adaact.AdaAct(model, model[1].parameters())]
+    of_all = adaact.AdaAct(model)  # whose hooks are later ones too
+    compiled = torch.compile(model, backend="aot_eager")
+    if is_compiled_before:
+        compiled(torch.randn(5, 4))
+    model[0].register_forward_pre_hook(times_ten)
+    told = []
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled(torch.randn(5, 4)).sum().backward()
+            for each in (*optimizers, of_all):
+                each.step()
+        told += [str(each.message) for each in caught]
+    assert len(told) == 2 and all("registered after the optimizer was made: 0.weight." in each for each in told)
+
+
+def layers_with_hooks(model):
+    return [name for name, module in model.named_modules() if module._forward_pre_hooks]
+
+
+def test_hooks_are_on_the_layers_of_the_optimizers_own_parameters():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Conv1d(4, 4, 1), nn.MultiheadAttention(4, 2))
+    optimizer = adaact.AdaAct(model, model[0].parameters())
+    assert layers_with_hooks(model) == ["0"]
+    optimizer.add_param_group({"params": [model[1].bias, model[2].in_proj_bias], "lr": 0.5})
+    optimizer.add_param_group({"params": model[1].weight, "covariance": "full"})
+    optimizer.add_param_group({"params": model[2].in_proj_weight})
+    assert layers_with_hooks(model) == ["0", "2"]
+    optimizer.remove_hooks()
+    optimizer.add_param_group({"params": model[2].out_proj.weight})
+    assert layers_with_hooks(model) == []
+
+
+def test_hooks_are_there_where_sums_are_taken():
+    model = nn.Sequential(nn.Linear(4, 2))
+    optimizer = adaact.AdaAct(model, covariance="full")
+    assert layers_with_hooks(model) == []
+    optimizer.param_groups[0]["covariance"] = "diagonal"
+    optimizer.step()
+    assert layers_with_hooks(model) == ["0"]
+    other = nn.Sequential(nn.Linear(4, 2))
+    loaded = adaact.AdaAct(other, covariance="full")
+    loaded.load_state_dict(optimizer.state_dict())
+    assert layers_with_hooks(other) == ["0"]
+
+
+def test_a_bias_whose_weight_is_not_the_optimizers_is_observed_in_eager_code_alone():
+    observed = []
+    for is_compiled in (False, True):
+        model = nn.Sequential(nn.Linear(4, 2))
+        optimizer = adaact.AdaAct(model, [model[0].bias])
+        (torch.compile(model, backend="aot_eager") if is_compiled else model)(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+        observed.append(optimizer.coverage()[1]["observed"])
+    assert observed == [True, False]
+
+
+def test_a_layer_of_a_group_that_was_added_is_seen():
+    eager, model = pair(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)))
+    optimizers = [adaact.AdaAct(each, each[0].parameters()) for each in (eager, model)]
+    compiled = torch.compile(model, backend="aot_eager")
+    for step in range(3):
+        x = torch.randn(6, 4).double()
+        for each, its in ((eager, optimizers[0]), (compiled, optimizers[1])):
+            its.zero_grad()
+            gentle(each(x)).backward()
+            its.step()
+        if step == 0:
+            for each, its in zip((eager, model), optimizers):
+                its.add_param_group({"params": each[2].parameters()})
+    assert_same(eager, model)
 
 
 def test_a_layer_that_no_hook_sees_is_named():

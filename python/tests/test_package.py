@@ -1,9 +1,13 @@
 """The package around the optimizers: stubs, versions, runs of the laboratory."""
 
+import ast
 import inspect
 import json
 import math
+import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
 
@@ -61,6 +65,38 @@ def test_another_torch_is_an_error(tmp_path):
     script = "import torch; torch.__version__ = '2.99.1'; import adaact"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "but torch 2.99.1 is installed" in told.stderr
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def questions():
+    """What the build asks Python of torch: arguments of the interpreter."""
+    metadata = (ROOT / "python" / "package_metadata.py").read_text(encoding="utf-8")
+    yield ast.literal_eval(re.search(r"\[sys.executable, (.*?)\]", metadata)[1])
+    cmake = (ROOT / "cmake" / "PythonTorch.cmake").read_text(encoding="utf-8")
+    yield shlex.split(re.search(r'COMMAND "\$\{Python_EXECUTABLE\}" (.*?)\n  RESULT', cmake, re.DOTALL)[1])
+
+
+@pytest.mark.parametrize("question", list(questions()), ids=["package_metadata.py", "PythonTorch.cmake"])
+def test_the_build_finds_a_torch_of_the_users_site(question, tmp_path):
+    python = sys._base_executable  # a virtual environment has no user's site
+    home, hiding = tmp_path / "home", tmp_path / "hiding"
+    environment = {**os.environ, "HOME": str(home)}
+    for each in ("PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE"):
+        environment.pop(each, None)
+    site = subprocess.run([python, "-m", "site", "--user-site"], env=environment, capture_output=True, text=True,
+                          check=False).stdout.strip()
+    pathlib.Path(site).mkdir(parents=True)
+    hiding.mkdir()
+    (pathlib.Path(site) / "torch.py").write_text(
+        "from types import SimpleNamespace as Made\n__version__ = '2.98.1+user'\n"
+        "_C, version = Made(_GLIBCXX_USE_CXX11_ABI=True), Made(cuda=None)\n")
+    (hiding / "torch.py").write_text("raise ImportError('hidden by pip')\n")
+    environment.update(PYTHONPATH=str(hiding), PYTHONNOUSERSITE="1")  # as pip's isolation has it
+    told = subprocess.run([python, *question], env=environment, cwd=tmp_path, capture_output=True, text=True,
+                          check=False)
+    assert "2.98.1+user" in told.stdout, told.stderr
 
 
 def test_there_is_one_openmp_in_the_process():

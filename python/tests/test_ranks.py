@@ -4,7 +4,9 @@ import copy
 import gc
 import os
 import pathlib
+import re
 import tempfile
+import time
 import warnings
 
 import adaact
@@ -47,10 +49,24 @@ def on_each_rank(rank, task, folder, arguments):
         dist.destroy_process_group()
 
 
-def run_two(task, *arguments):
+def wait_for(processes, seconds):
+    """A rank that waits for another one that never comes is an error, and not a test that never ends."""
+    deadline = time.monotonic() + seconds
+    while not processes.join(timeout=max(0.0, deadline - time.monotonic())):
+        if time.monotonic() < deadline:
+            continue  # one rank has ended
+        for each in processes.processes:
+            each.kill()
+            each.join()
+        pytest.fail(f"the ranks have not ended within {seconds} s")
+
+
+def run_two(task, *arguments, seconds=240):
     """What the task has saved on each rank."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.start_processes(on_each_rank, (task, folder, arguments), nprocs=2, start_method="spawn")
+        processes = mp.start_processes(on_each_rank, (task, folder, arguments), nprocs=2, join=False,
+                                       start_method="spawn")
+        wait_for(processes, seconds)
         return [torch.load(os.path.join(folder, f"{rank}.pt")) for rank in range(2)]
 
 
@@ -157,6 +173,54 @@ def test_sums_of_copies_are_brought_back():
             train(alone, getattr(adaact, name)(alone, **options), lambda x: x)
             for key, value in alone.state_dict().items():
                 torch.testing.assert_close(trained[name][key], value, rtol=1e-11, atol=1e-11)
+
+
+def wait_for_nobody(rank, folder):
+    if rank == 1:
+        dist.barrier()  # rank 0 does not come
+    torch.save(rank, folder / f"{rank}.pt")
+    time.sleep(60)
+
+
+def test_ranks_that_wait_for_each_other_are_ended():
+    began = time.monotonic()
+    with pytest.raises(pytest.fail.Exception, match="have not ended within 1 s"):
+        run_two(wait_for_nobody, seconds=1)
+    assert time.monotonic() - began < 30
+
+
+def train_as_the_page_says(rank, folder):
+    words = {"torch": torch, "adaact": adaact}
+    exec(page_block("def train("), words)
+    model = net()
+    optimizer = words["train"](model, [tuple(part.chunk(2)[rank] for part in batch) for batch in batches_of_images()])
+    torch.save((model.state_dict(), optimizer.steps), folder / f"{rank}.pt")
+
+
+def page_block(words):
+    """The block of Python of docs/python.md that has these words."""
+    page = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return next(block for block in blocks if words in block)
+
+
+def batches_of_images():
+    generator = torch.Generator().manual_seed(5)
+    return [(torch.randn(8, 3, 4, 4, generator=generator).double(), torch.randint(0, 2, (8,), generator=generator))
+            for _ in range(3)]
+
+
+def test_two_processes_that_train_as_the_page_says_are_one():
+    alone = net()
+    optimizer = adaact.AdaAct(alone)
+    for images, labels in batches_of_images():
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(alone(images), labels).backward()
+        optimizer.step()
+    for trained, steps in run_two(train_as_the_page_says):
+        assert steps == 3
+        for key, value in alone.state_dict().items():
+            torch.testing.assert_close(trained[key], value, rtol=1e-11, atol=1e-11)
 
 
 def fail_on_the_second(rank, folder):

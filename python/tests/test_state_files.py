@@ -77,6 +77,22 @@ def test_names_are_the_models_own_whatever_it_is_wrapped_in(tmp_path):
     assert (tmp_path / "parallel.safetensors").read_bytes() == written
 
 
+def test_names_are_the_models_own_whatever_its_parts_are_wrapped_in(tmp_path):
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+    model, plain = net(), net()
+    plain.load_state_dict(model.state_dict())
+    model[0] = torch.compile(checkpoint_wrapper(model[0]), backend="aot_eager")
+    model[2].compile(backend="aot_eager")
+    optimizers = adaact.AdaAct(model), adaact.AdaAct(plain)
+    assert [each["name"] for each in optimizers[0].coverage()] == [name for name, _ in plain.named_parameters()]
+    optimizers[0].save(tmp_path / "wrapped.safetensors")
+    optimizers[1].save(tmp_path / "plain.safetensors")
+    assert (tmp_path / "wrapped.safetensors").read_bytes() == (tmp_path / "plain.safetensors").read_bytes()
+    listed = adaact.AdaAct(list(torch.compile(model).named_parameters()))
+    assert [each["name"] for each in listed.coverage()] == [name for name, _ in plain.named_parameters()]
+
+
 def test_an_altered_byte_is_found_and_nothing_is_taken_over(tmp_path):
     model = net()
     optimizer = adaact.AdaAct(model)

@@ -243,6 +243,26 @@ def test_what_is_assigned_in_the_state_is_the_state(name):
     assert optimizer.state.keys() == before.keys()
 
 
+def test_before_the_first_step_a_parameter_has_an_empty_state():
+    model = net()
+    optimizer = adaact.AdaAct(model)
+    weight = model[0].weight
+    assert optimizer.state[weight] == {} and weight not in optimizer.state and len(optimizer.state) == 0
+    assert optimizer.state.get(weight) is None and optimizer.state.pop(weight, None) is None
+    for change in (optimizer.state.pop, optimizer.state.__delitem__, lambda key: optimizer.state[key]["exp_avg"]):
+        with pytest.raises(KeyError):
+            change(weight)
+    with pytest.raises(KeyError):
+        optimizer.state[torch.ones(2)]
+    other = copy.deepcopy(model)
+    of_other = adaact.AdaAct(other)
+    train(other, of_other, 1)
+    entries = dict(of_other.state[other[0].weight])
+    assert optimizer.state.setdefault(weight, entries).keys() == entries.keys()
+    assert torch.equal(optimizer.state[weight]["exp_avg"], entries["exp_avg"])
+    assert optimizer.state.setdefault(weight, {}).keys() == entries.keys()
+
+
 def test_an_entry_of_the_state_can_be_assigned():
     model = net()
     optimizer = adaact.AdaAct(model)
@@ -352,6 +372,67 @@ def test_a_grad_scaler_scales_and_a_skipped_step_drops_what_was_observed():
     assert optimizer.steps == 3
     for mine, theirs in zip(model.parameters(), plain.parameters()):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1024.0, 1000.0])
+def test_a_scaled_step_that_raises_leaves_the_gradients_and_nothing_for_the_next(scale):
+    model = net().double()
+    plain = copy.deepcopy(model)
+    optimizer, of_plain = adaact.AdaAct(model), adaact.AdaAct(plain)
+    scaler = Scaler(scale)
+    optimizer.observe(model[0].weight, torch.full((5, 4), float("inf")).double())
+    x = torch.randn(5, 4).double()
+    scaler.scale(model(x).sin().mean()).backward()
+    before = [parameter.grad.clone() for parameter in model.parameters()]
+    with pytest.raises(adaact.NonFiniteError):
+        scaler.step(optimizer)
+    assert not hasattr(optimizer, "grad_scale") and not hasattr(optimizer, "found_inf")
+    for parameter, gradient in zip(model.parameters(), before):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=0 if scale == 1024.0 else 1e-15, atol=0)
+    scaler.update()
+    for is_scaled in (True, False):
+        optimizer.zero_grad()
+        loss = model(x).sin().mean()
+        (scaler.scale(loss) if is_scaled else loss).backward()
+        scaler.step(optimizer) if is_scaled else optimizer.step()
+        of_plain.zero_grad()
+        plain(x).sin().mean().backward()
+        of_plain.step()
+    for mine, theirs in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_batch_that_the_loop_drops_is_discarded_with_its_observations(is_compiled):
+    model = net().double()
+    plain = copy.deepcopy(model)
+    optimizer, of_plain = adaact.AdaAct(model), adaact.AdaAct(plain)
+    called = torch.compile(model, backend="aot_eager") if is_compiled else model
+
+    def train_on(x, discards=True):
+        optimizer.zero_grad()
+        loss = called(x).sin().mean()
+        if not loss.isfinite():
+            if discards:
+                optimizer.discard_observations()
+            return
+        loss.backward()
+        optimizer.step()
+
+    for step in range(4):
+        x = torch.randn(5, 4).double()
+        if step == 2:
+            train_on(torch.full_like(x, float("nan")))
+        train_on(x)
+        of_plain.zero_grad()
+        plain(x).sin().mean().backward()
+        of_plain.step()
+    assert optimizer.steps == 4
+    for mine, theirs in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+    train_on(torch.full_like(x, float("nan")), discards=False)
+    with pytest.raises(adaact.NonFiniteError):
+        train_on(x)
 
 
 def test_a_wrapper_may_stand_between():

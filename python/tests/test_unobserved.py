@@ -8,6 +8,7 @@ import torch
 from adaact import _compiled
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrizations, prune
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +179,58 @@ def test_an_export_leaves_nothing_behind_and_takes_nothing_with_it(strict):
     compiled(model)(x).sum().backward()
     optimizer.step()
     torch.testing.assert_close(optimizer.second_moment(model[0].weight)[0], x.square().mean(0))
+
+
+def pruned(layer):
+    return prune.l1_unstructured(layer, "weight", 0.5)
+
+
+REPARAMETRISED = {
+    "weight_norm": (parametrizations.weight_norm, ["original0", "original1"]),
+    "orthogonal": (parametrizations.orthogonal, ["original"]),
+    "spectral_norm": (parametrizations.spectral_norm, ["original"]),
+    "weight_norm of before": (nn.utils.weight_norm, ["weight_g", "weight_v"]),
+    "spectral_norm of before": (nn.utils.spectral_norm, ["weight_orig"]),
+    "prune": (pruned, ["weight_orig"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of what has been replaced
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("kind", REPARAMETRISED)
+def test_what_a_layers_weight_is_computed_of_is_warned_of(kind, is_compiled):
+    reparametrise, parts = REPARAMETRISED[kind]
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), reparametrise(nn.Linear(4, 3)))
+    names = [name for name, _ in model[2].named_parameters() if name.rpartition(".")[2] in parts]
+    assert len(names) == len(parts)
+    optimizer = adaact.AdaAct(model)
+    told = warnings_of_steps(compiled(model) if is_compiled else model, optimizer)
+    assert len(told) == 1 and f"gradients: {', '.join('2.' + name for name in names)}." in told[0]
+    assert "weight_norm" in told[0]
+    reasons = {each["name"]: each["reason"] for each in optimizer.coverage()}
+    assert {reasons[f"2.{name}"] for name in names} == {"not seen as a layer's weight or bias"}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_layer_that_is_pruned_later_is_warned_of_then(is_compiled):
+    model = net()
+    optimizer = adaact.AdaAct(model)
+    called = compiled(model) if is_compiled else model
+    assert warnings_of_steps(called, optimizer) == []
+    pruned(model[2])
+    told = [each for each in warnings_of_steps(called, optimizer) if "saw no use" in each]
+    assert len(told) == 1 and "gradients: 2.weight." in told[0]
+
+
+def test_what_an_embeddings_weight_is_computed_of_is_not():
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = parametrizations.weight_norm(nn.Embedding(5, 4))
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(self.embedding(x.argmax(1)))
+
+    model = Tokens()
+    assert warnings_of_steps(model, adaact.AdaAct(model)) == []

@@ -393,6 +393,27 @@ TEST(AdaAct, CoverageSaysThatAnInputIsMadeOfParameters) {
   EXPECT_EQ(coverage[1].reason, "what it is multiplied by is made of parameters alone");
 }
 
+/// Of a Linear of Python's with weight_norm, and a MultiheadAttention with a bias of its own for keys.
+TEST(AdaAct, CoverageSaysWhatParametersOfLayersAreThatAreNotTheirWeights) {
+  const auto of_shape = [](std::vector<std::int64_t> shape) {
+    return torch::randn(shape).requires_grad_();
+  };
+  AdaAct optimizer(adaact::LayerMap(std::vector<adaact::DescribedLayer>{
+      {"fc",
+       adaact::LayerKind::Linear,
+       {{"weight_v", of_shape({4, 3})}, {"weight_g", of_shape({4, 1})}, {"bias", of_shape({4})}},
+       nullptr},
+      {"attention",
+       adaact::LayerKind::PackedProjection,
+       {{"in_proj_weight", of_shape({6, 2})}, {"bias_k", of_shape({1, 1, 2})}},
+       nullptr}}));
+  const auto coverage = optimizer.coverage();
+  for (const auto index : {0U, 1U, 2U}) {
+    EXPECT_EQ(coverage[index].reason, "not seen as a layer's weight or bias") << index;
+  }
+  EXPECT_EQ(coverage[4].reason, "attention parameter that is no layer's weight");
+}
+
 TEST(AdaAct, AConvolutionWeightReadByALinearLayerCountsBothUses) {
   torch::manual_seed(5);
   const auto weight = torch::randn({3, 2, 1, 1}, torch::kFloat64).requires_grad_();

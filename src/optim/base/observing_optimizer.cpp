@@ -11,10 +11,18 @@
 namespace adaact {
 namespace {
 
+/// Not so where it is computed of other parameters, as by Python's weight_norm.
+bool has_weight(const LayerMap& model, const Layer& layer) {
+  return std::any_of(layer.parameters.begin(), layer.parameters.end(), [&](std::size_t parameter) {
+    return model.parameters()[parameter].is_layer_weight;
+  });
+}
+
 std::string why_never_seen(const LayerMap& model, const NamedParameter& parameter) {
   if (!parameter.tensor.requires_grad()) return "frozen: it takes no gradient";
   if (parameter.is_layer_weight) return "its layer has not been used in training yet";
-  switch (model.layers()[parameter.layer].kind) {
+  const auto& layer = model.layers()[parameter.layer];
+  switch (layer.kind) {
     case LayerKind::Normalization:
       return "parameter of a normalisation";
     case LayerKind::Embedding:
@@ -26,8 +34,13 @@ std::string why_never_seen(const LayerMap& model, const NamedParameter& paramete
     case LayerKind::Linear:
     case LayerKind::Convolution:
     case LayerKind::PackedProjection:
-      return parameter.tensor.dim() == 1 ? "bias of a layer that has not been used in training yet"
-                                         : "attention parameter that is no layer's weight";
+      if (parameter.tensor.dim() == 1 && has_weight(model, layer)) {
+        return "bias of a layer that has not been used in training yet";
+      }
+      if (layer.kind == LayerKind::PackedProjection) {
+        return "attention parameter that is no layer's weight";
+      }
+      break;
     case LayerKind::Other:
       break;
   }
