@@ -16,7 +16,7 @@ namespace {
 EncodedImage read_whole(const std::filesystem::path& path) {
   TORCH_CHECK(!std::filesystem::is_directory(path), "adaact: ", path.string(),
               " is a folder, expected a JPEG, PNG or WebP file");
-  const auto bytes = read_file(path, kMostImageBytes);
+  const auto bytes = read_file(path, kMostFileBytes);
   TORCH_CHECK(!bytes.empty(), "adaact: ", path.string(), " is empty");
   return {path, {bytes.begin(), bytes.end()}};
 }

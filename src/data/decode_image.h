@@ -24,7 +24,7 @@ struct EncodedImage {
 /// The largest photograph: 134 megapixels, which are 402 MB as RGB.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 27;
 /// The largest file of an image: 2 GiB, twice what so many pixels take with four channels of 16 bits.
-inline constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 31;
+inline constexpr std::int64_t kMostFileBytes = std::int64_t{1} << 31;
 /// The most scans of a progressive JPEG. Programs write about ten; every further one may go over all pixels
 /// again at the price of a few bytes. So the pixels of all scans are limited too: of the largest photograph
 /// there may be 16.

@@ -31,7 +31,7 @@ fs::path FolderImages::path(std::int64_t number) const {
 EncodedImage FolderImages::read(std::int64_t number) const {
   EncodedImage image{path(number), {}};
   const auto file = open_regular_file(image.path);
-  image.bytes.resize(size_of_file(file, image.path, kMostImageBytes));
+  image.bytes.resize(size_of_file(file, image.path, kMostFileBytes));
   auto* bytes = reinterpret_cast<char*>(image.bytes.data());
   image.bytes.resize(file.read(bytes, image.bytes.size(), image.path));
   TORCH_CHECK(!image.bytes.empty(), "adaact: ", image.path.string(), " is empty");

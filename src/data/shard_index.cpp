@@ -91,8 +91,8 @@ void check_images(const ShardIndex& index) {
     TORCH_CHECK(index.offsets[at] >= 0 && index.bytes[at] >= 0 && index.offsets[at] <= room &&
                     index.bytes[at] <= room - index.offsets[at],
                 "adaact: image ", image, " is not within its shard");
-    TORCH_CHECK(index.bytes[at] <= kMostImageBytes, "adaact: image ", image, " has ",
-                index.bytes[at], " bytes, expected at most ", kMostImageBytes);
+    TORCH_CHECK(index.bytes[at] <= kMostFileBytes, "adaact: image ", image, " has ",
+                index.bytes[at], " bytes, expected at most ", kMostFileBytes);
     TORCH_CHECK(has_image_name(std::string(index.names[image])), "adaact: image ", image,
                 " is called '", std::string(index.names[image]), "', expected a name that ends in ",
                 kImageNames);

@@ -104,9 +104,9 @@ class ShardScan {
   }
 
   void check_bytes_of_image(const TarEntry& entry) const {
-    if (entry.bytes <= kMostImageBytes) return;
+    if (entry.bytes <= kMostFileBytes) return;
     file_.fail(at_, entry.name + " has " + std::to_string(entry.bytes) +
-                        " bytes, expected at most " + std::to_string(kMostImageBytes));
+                        " bytes, expected at most " + std::to_string(kMostFileBytes));
   }
 
   /// What stands here may concern owners and times, not names and sizes: nobody needs those for images.
