@@ -207,6 +207,7 @@ std::string command_of(const ReproduceArguments& arguments) {
     add("--device", arguments.machine.device);
     add("--precision", arguments.machine.precision);
     add("--memory-format", arguments.machine.memory_format);
+    if (arguments.machine.image_work != "cpu") add("--image-work", arguments.machine.image_work);
     if (arguments.machine.deterministic) command += " --deterministic";
     if (arguments.machine.threads != 0) {
       add("--threads", std::to_string(arguments.machine.threads));
@@ -329,11 +330,12 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   command->add_flag("--deterministic", machine.deterministic, "On a GPU, where it costs time");
   add_option(*command, "--threads", machine.threads, "Threads that compute; 0: one for each core");
   add_option(*command, "--workers", machine.workers, "Threads that prepare data");
+  add_image_work_option(*command, machine.image_work);
   add_output_options(*command, arguments->output);
 
   command->callback([arguments, command, &exit_code] {
     for (const char* of_training : {"--data-dir", "--device", "--precision", "--memory-format",
-                                    "--deterministic", "--threads", "--workers"}) {
+                                    "--deterministic", "--threads", "--workers", "--image-work"}) {
       if (command->count("--from") > 0 && command->count(of_training) > 0) {
         throw CLI::ExcludesError("--from", of_training);
       }

@@ -26,6 +26,10 @@ inline void add_off_switch(CLI::App& command, const std::string& name, bool& val
       name, [&value] { value = false; }, text);
 }
 
+inline void add_image_work_option(CLI::App& command, std::string& image_work) {
+  add_option(command, "--image-work", image_work, "Of photographs on a GPU: cpu, gpu or nvjpeg");
+}
+
 /// Refuses -1 and numbers that are too large, which CLI11 would take for the largest one there is.
 inline CLI::Validator not_negative() {
   const auto check = [](const std::string& text) -> std::string {

@@ -272,6 +272,7 @@ void add_sweep_command(CLI::App& app, int& exit_code) {
   add_step_options(*command, plan.base);
   add_schedule_options(*command, plan.base);
   add_option(*command, "--workers", arguments->run.workers, "Threads that prepare data, of each");
+  add_image_work_option(*command, arguments->run.image_work);
   add_option(*command, "--graph", arguments->graph, "On a GPU: steps in CUDA graphs; on or off");
   add_output_options(*command, arguments->output);
 

@@ -172,8 +172,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   add_option(*command, "--rank-timeout", arguments->rank_timeout,
              "Under mpirun: seconds to wait for a rank");
   add_option(*command, "--workers", settings.workers, "Threads that prepare data");
-  add_option(*command, "--image-work", settings.image_work,
-             "Of photographs on a GPU: cpu, gpu or nvjpeg");
+  add_image_work_option(*command, settings.image_work);
   command->add_flag("--activation-variances", settings.activation_variances,
                     "Measure them in every step");
   add_option(*command, "--graph", arguments->graph, "On a GPU: steps in CUDA graphs; on or off");

@@ -53,9 +53,9 @@ TEST(ReproduceCommand, NeedsAName) {
 
 TEST(ReproduceCommand, RefusesWhatItCannotDoAndWhatHasNoEffect) {
   const ToolFolder folder;
-  const auto useless =
-      folder.run({"reproduce", "fig-cifar", "--from", folder.at("").string(), "--device", "cpu"});
-  EXPECT_EQ(useless.code, 2);
+  const auto from = folder.at("").string();
+  EXPECT_EQ(folder.run({"reproduce", "fig-cifar", "--from", from, "--device", "cpu"}).code, 2);
+  EXPECT_EQ(folder.run({"reproduce", "fig-cifar", "--from", from, "--image-work", "gpu"}).code, 2);
   EXPECT_EQ(folder.run({"reproduce", "fig-cifar", "--dataset", "cifar11"}).code, 2);
   EXPECT_EQ(folder.run({"reproduce", "fig-cifar", "--seeds", "1,1"}).code, 2);
 }

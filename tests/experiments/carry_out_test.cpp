@@ -3,6 +3,7 @@
 #include <csignal>
 #include <fstream>
 
+#include <adaact/train/training_run.h>
 #include <gtest/gtest.h>
 
 #include "experiments/shelf/kept_results.h"
@@ -147,6 +148,17 @@ TEST_F(CarryOutTest, GoesOnWithTheThreadsThatARunWasBegunWith) {
   options_.machine.threads = 2;
   EXPECT_TRUE(carry_out_here(plan).failures.empty());
   EXPECT_TRUE(fs::exists(run_folder(small_run(0)) / "model.safetensors"));
+}
+
+TEST_F(CarryOutTest, RunsAreCarriedOutAsTheMachineSays) {
+  ExperimentPlan plan;
+  plan.runs = {small_run(0)};
+  options_.machine.workers = 2;
+  options_.machine.image_work = "gpu";  // of no effect on the CPU
+  EXPECT_TRUE(carry_out_here(plan).failures.empty());
+  const auto settings = adaact::RunSettings::read(run_folder(small_run(0)) / "config.json");
+  EXPECT_EQ(settings.workers, 2);
+  EXPECT_EQ(settings.image_work, "gpu");
 }
 
 TEST_F(CarryOutTest, ADataSetThatIsNotThereIsFoundBeforeMeasuring) {

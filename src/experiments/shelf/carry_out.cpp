@@ -134,6 +134,7 @@ class Workshop {
     RunSettings settings;
     settings.resume = true;
     settings.workers = options_.machine.workers;
+    settings.image_work = options_.machine.image_work;
     settings.activation_variances = run.activation_variances;
     settings.on_message = options_.on_message;
     const auto callback = options_.make_callback();

@@ -18,6 +18,7 @@ struct Machine {
   bool deterministic = false;
   std::int64_t threads = 0;  // 0: one for each core
   std::int64_t workers = 1;
+  std::string image_work = "cpu";
   std::map<std::string, std::string> data_dirs;  // by data set; absent: where it is looked for
 };
 
