@@ -5,20 +5,24 @@
     python bench/python_optimizers.py --model vit --batch 16
     python bench/python_optimizers.py --device cuda --compile
 
-Optimizers take turns, so that whatever else the machine does meets all of them; numbers are medians of the rounds. Where
-others use the processor too, the time of the CPU, of all threads, says more (with OMP_WAIT_POLICY=passive, so that waiting
-is no work). Others are measured where their packages are installed: timm (LAMB, Adan), and the authors'
-AdaAct from a folder of one's own, --authors FOLDER, which is put before the others to import `optim.adaact` from.
+Each optimizer has a process of its own, so that none is slowed by what another has set up, and optimizers take turns, so
+that whatever else the machine does meets all of them; numbers are medians of the rounds. Where others use the processor
+too, the time of the CPU, of all threads, says more (with OMP_WAIT_POLICY=passive, so that waiting is no work). The peak
+is what a step takes beyond what was there before the model: on a GPU by torch's allocator, on the CPU by the system's
+count of resident memory. Others are measured where their packages are installed: timm (LAMB, Adan), kfac-pytorch (with
+the periods of Kfac here), and the authors' AdaAct from a folder of one's own, --authors FOLDER, which is put before the
+others to import `optim.adaact` from.
 """
 
 import argparse
-import gc
 import importlib
+import importlib.util
+import multiprocessing
+import re
 import statistics
 import sys
 import time
 
-import adaact
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -74,36 +78,75 @@ LR = 1e-3
 MODELS = {"resnet20": resnet20, "vit": VisionTransformer, "mlp": mlp}
 
 
-def contenders(arguments):
-    """By name, makers of an optimizer."""
-    optim = torch.optim
-    # A small learning rate costs what any does, and nothing diverges.
-    found = {
-        "torch SGD fused": lambda m: optim.SGD(m.parameters(), LR, 0.9, weight_decay=5e-4, fused=True),
-        "torch SGD foreach": lambda m: optim.SGD(m.parameters(), LR, 0.9, weight_decay=5e-4, foreach=True),
-        "torch AdamW fused": lambda m: optim.AdamW(m.parameters(), LR, fused=True),
-        "torch AdamW foreach": lambda m: optim.AdamW(m.parameters(), LR, foreach=True),
-    }
-    for name in ("AdaAct", "SGD", "AdamW", "Adan", "Lamb", "Foof", "Kfac"):
-        found[name] = lambda m, made=getattr(adaact, name): made(m, lr=LR)
-    for name, module, maker in (("timm LAMB", "timm.optim.lamb", "Lamb"), ("timm Adan", "timm.optim.adan", "Adan")):
-        try:
-            made = getattr(importlib.import_module(module), maker)
-            found[name] = lambda m, made=made: made(m.parameters(), lr=LR)
-        except ImportError:
+# A small learning rate costs what any does, and nothing diverges.
+OF_TORCH = {
+    "torch SGD fused": lambda m: torch.optim.SGD(m.parameters(), LR, 0.9, weight_decay=5e-4, fused=True),
+    "torch SGD foreach": lambda m: torch.optim.SGD(m.parameters(), LR, 0.9, weight_decay=5e-4, foreach=True),
+    "torch AdamW fused": lambda m: torch.optim.AdamW(m.parameters(), LR, fused=True),
+    "torch AdamW foreach": lambda m: torch.optim.AdamW(m.parameters(), LR, foreach=True),
+}
+OURS = ("AdaAct", "SGD", "AdamW", "Adan", "Lamb", "Foof", "Kfac")
+OF_OTHERS = {"timm LAMB": "timm.optim.lamb", "timm Adan": "timm.optim.adan", "kfac-pytorch": "kfac.preconditioner"}
+
+
+class Preconditioned(torch.optim.SGD):
+    """SGD with the gradients that kfac-pytorch has changed."""
+
+    def __init__(self, model):
+        super().__init__(model.parameters(), LR, 0.9, weight_decay=5e-4)
+        made = importlib.import_module("kfac.preconditioner").KFACPreconditioner
+        self.preconditioner = made(model, factor_update_steps=5, inv_update_steps=50, lr=LR)
+
+    def step(self, closure=None):
+        self.preconditioner.step()
+        return super().step(closure)
+
+
+def authors_adaact(model, folder):
+    sys.path.insert(0, folder)
+    optimizer = importlib.import_module("optim.adaact").AdaAct(model.parameters(), lr=LR)
+    optimizer.model = model
+    return optimizer
+
+
+def make_optimizer(name, model, arguments):
+    if name in OF_TORCH:
+        return OF_TORCH[name](model)
+    if name.startswith("timm"):
+        module = importlib.import_module(OF_OTHERS[name])
+        return (module.Lamb if name == "timm LAMB" else module.Adan)(model.parameters(), lr=LR)
+    if name == "kfac-pytorch":
+        return Preconditioned(model)
+    if name == "authors' AdaAct":
+        return authors_adaact(model, arguments.authors)
+    import adaact  # only here: it has no part in what others cost
+
+    return getattr(adaact, name)(model, lr=LR)
+
+
+def is_installed(module):
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def names_of_contenders(arguments):
+    names = [*OF_TORCH, *OURS]
+    for name, module in OF_OTHERS.items():
+        if is_installed(module):
+            names.append(name)
+        else:
             print(f"# {name}: not installed")
     if arguments.authors:
-        sys.path.insert(0, arguments.authors)
-        made = importlib.import_module("optim.adaact").AdaAct
-
-        def make_authors(m):
-            optimizer = made(m.parameters(), lr=LR)
-            optimizer.model = m
-            return optimizer
-
-        found["authors' AdaAct"] = make_authors
-    chosen = arguments.optimizers.split(",") if arguments.optimizers else list(found)
-    return {name: found[name] for name in chosen}
+        names.append("authors' AdaAct")
+    if not arguments.optimizers:
+        return names
+    chosen = arguments.optimizers.split(",")
+    unknown = [name for name in chosen if name not in names]
+    if unknown:
+        sys.exit(f"--optimizers has {', '.join(unknown)}, expected some of {', '.join(names)}")
+    return chosen
 
 
 def bytes_of_state(optimizer):
@@ -112,21 +155,20 @@ def bytes_of_state(optimizer):
 
 
 class Contender:
-    def __init__(self, make, arguments):
+    def __init__(self, name, arguments):
         torch.manual_seed(0)
         self.device = arguments.device
+        self.held_before = resident_bytes("VmRSS")
         self.model = MODELS[arguments.model]().to(arguments.device)
         if arguments.channels_last:
             self.model.to(memory_format=torch.channels_last)
-        self.optimizer = make(self.model)
+        self.optimizer = make_optimizer(name, self.model, arguments)
         self.called = torch.compile(self.model, mode=arguments.mode) if arguments.compile else self.model
         self.images = torch.randn(arguments.batch, 3, 32, 32, device=arguments.device)
         if arguments.channels_last:
             self.images = self.images.to(memory_format=torch.channels_last)
         self.labels = torch.randint(0, 10, (arguments.batch,), device=arguments.device)
         self.autocast = arguments.bf16
-        self.milliseconds = []
-        self.of_cpu = []
 
     def step(self):
         self.optimizer.zero_grad()
@@ -136,11 +178,24 @@ class Contender:
         self.optimizer.step()
 
     def time(self, steps):
+        """Milliseconds of a step, by the clock and of the CPU."""
         start, start_of_cpu = self._now(), time.process_time()
         for _ in range(steps):
             self.step()
-        self.milliseconds.append((self._now() - start) * 1000 / steps)
-        self.of_cpu.append((time.process_time() - start_of_cpu) * 1000 / steps)
+        return (self._now() - start) * 1000 / steps, (time.process_time() - start_of_cpu) * 1000 / steps
+
+    def peak(self):
+        if self.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            self.step()
+            return torch.cuda.max_memory_allocated()
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the peak begins anew
+        self.step()
+        return resident_bytes("VmHWM") - self.held_before
+
+    def state(self):
+        return bytes_of_state(self.optimizer)
 
     def _now(self):
         if self.device == "cuda":
@@ -148,19 +203,43 @@ class Contender:
         return time.perf_counter()
 
 
-def peak_of_a_step(make, arguments):
-    """In bytes, with no other contender in memory; None where nobody counts them."""
-    if arguments.device != "cuda":
-        return None
-    each = Contender(make, arguments)
-    each.time(2)
-    torch.cuda.reset_peak_memory_stats()
-    each.step()
-    peak = torch.cuda.max_memory_allocated()
-    del each
-    torch._dynamo.reset()  # graphs hold memory too
-    gc.collect()
-    return peak
+def resident_bytes(name):
+    with open("/proc/self/status") as file:
+        return 1024 * int(re.search(rf"^{name}:\s*(\d+) kB$", file.read(), re.MULTILINE)[1])
+
+
+def contend(name, arguments, commands):
+    """What a contender's process does: it answers until it is told nothing more."""
+    torch.set_num_threads(arguments.threads)
+    make_optimizer(name, nn.Linear(1, 1), arguments)  # so that its modules do not count as the step's memory
+    contender = Contender(name, arguments)
+    for command, *values in iter(commands.recv, None):
+        commands.send(getattr(contender, command)(*values))
+
+
+class Distant:
+    """A contender in its own process."""
+
+    def __init__(self, name, arguments):
+        self.commands, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.Process(target=contend, args=(name, arguments, theirs), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self.milliseconds = []
+        self.of_cpu = []
+
+    def ask(self, *command):
+        self.commands.send(command)
+        return self.commands.recv()
+
+    def end(self):
+        self.commands.send(None)
+        self.process.join()
+
+    def take_turn(self, steps):
+        wall, of_cpu = self.ask("time", steps)
+        self.milliseconds.append(wall)
+        self.of_cpu.append(of_cpu)
 
 
 def main():
@@ -178,27 +257,28 @@ def main():
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--authors", metavar="FOLDER", help="a checkout of the authors' code")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    makers = contenders(arguments)
-    peaks = {name: peak_of_a_step(make, arguments) for name, make in makers.items()}
-    all_of_them = {name: Contender(make, arguments) for name, make in makers.items()}
+    all_of_them = {name: Distant(name, arguments) for name in names_of_contenders(arguments)}
     for each in all_of_them.values():
-        each.time(2)  # compiles, makes state
-        each.milliseconds.clear()
-        each.of_cpu.clear()
+        each.ask("time", 2)  # compiles, makes state
     for _ in range(arguments.rounds):
         for each in all_of_them.values():
-            each.time(arguments.steps)
+            each.take_turn(arguments.steps)
     first = next(iter(all_of_them.values()))
     base, base_of_cpu = statistics.median(first.milliseconds), statistics.median(first.of_cpu)
+    base_peak = first.ask("peak")
     print(f"# {arguments.model}, batch {arguments.batch}, {arguments.device}, {arguments.threads} threads, "
           f"torch {torch.__version__}{', compiled' if arguments.compile else ''}")
-    print(f"{'optimizer':<22} {'ms/step':>9} {'ratio':>6} {'CPU ms':>9} {'ratio':>6} {'state KiB':>10} {'peak MiB':>9}")
+    print(f"{'optimizer':<22} {'ms/step':>9} {'ratio':>6} {'CPU ms':>9} {'ratio':>6} {'state KiB':>10} {'peak MiB':>9} "
+          f"{'ratio':>6}")
     for name, each in all_of_them.items():
-        peak = f"{'':>9}" if peaks[name] is None else f"{peaks[name] / 2**20:9.1f}"
         median, of_cpu = statistics.median(each.milliseconds), statistics.median(each.of_cpu)
+        peak = base_peak if each is first else each.ask("peak")
         print(f"{name:<22} {median:9.2f} {median / base:6.3f} {of_cpu:9.2f} {of_cpu / base_of_cpu:6.3f} "
-              f"{bytes_of_state(each.optimizer) / 1024:10.1f} {peak}")
+              f"{each.ask('state') / 1024:10.1f} {peak / 2**20:9.1f} {peak / base_peak:6.3f}")
+    for each in all_of_them.values():
+        each.end()
 
 
-main()
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    main()
