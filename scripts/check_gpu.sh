@@ -28,9 +28,14 @@ fi
 
 build=build/gpu
 cmake -G Ninja -S . -B $build -DCMAKE_BUILD_TYPE=Release -DADAACT_BUILD_EXAMPLES=OFF \
-  -DCMAKE_CUDA_ARCHITECTURES=native -DADAACT_BUILD_PYTHON=$python -DPython_EXECUTABLE="$(command -v python3)" \
+  -DCMAKE_CUDA_ARCHITECTURES=native -DADAACT_NVJPEG="${ADAACT_NVJPEG:-AUTO}" -DADAACT_BUILD_PYTHON=$python -DPython_EXECUTABLE="$(command -v python3)" \
   -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')"
-cmake --build $build -j "$(nproc)"
+# Of all that there is only what runs on the GPU: programs of the same name as their tests, or without the ranks' number.
+mapfile -t programs < <(ctest --test-dir $build -N -L cuda | sed -n 's/^ *Test *#[0-9]*: //p' | sed 's/_on_[0-9]$//' | sort -u)
+if [ $python = ON ]; then
+  programs=(all)
+fi
+cmake --build $build -j "$(nproc)" --target "${programs[@]}" adaact_tool gpu_images
 # One after the other: several at once would share the GPU's memory, and wait for one another.
 ctest --test-dir $build -L cuda --output-on-failure --no-tests=error
 if [ $python = ON ]; then

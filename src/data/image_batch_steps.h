@@ -95,7 +95,7 @@ class ImageBatchSteps : public ImageBatchMaker {
   std::int64_t place_rows(std::vector<ScalePlan>& plans) const {
     std::int64_t bytes = 0;
     for (auto& plan : plans) {
-      TORCH_CHECK(plan.height * width() <= std::numeric_limits<int>::max(),
+      TORCH_CHECK(plan.height * width() <= std::numeric_limits<int>::max() / 3,
                   "adaact: a part of an image has ", plan.height, " rows, too many for a GPU");
       plan.rows = bytes;
       bytes += plan.height * width() * 3;

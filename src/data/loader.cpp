@@ -147,9 +147,12 @@ class Loader::Impl {
     // Detached: in-place operations on a plain view would make the buffer part of somebody's graph.
     const auto images = filled.buffer.images.narrow(0, 0, filled.size).detach();
     if (!maker_) return images;
+    const auto begin = Clock::now();
     try {
       const auto finish = [&] { return maker_->finish(bytes_there(filled, images), filled.plan); };
-      return beside_ ? beside_->run(finish) : finish();
+      const auto result = beside_ ? beside_->run(finish) : finish();
+      waited_ += Clock::now() - begin;  // what the host does in it the step waits for
+      return result;
     } catch (...) {
       failure_ = std::current_exception();
       throw;

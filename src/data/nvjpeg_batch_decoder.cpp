@@ -17,6 +17,7 @@
 #include "data/nvjpeg_memory.h"
 #include "data/nvjpeg_one_by_one.h"
 #include "data/nvjpeg_task.h"
+#include "data/own_cuda_stream.h"
 
 namespace adaact {
 namespace {
@@ -25,26 +26,6 @@ torch::Device gpu_of_decoder(torch::Device device) {
   TORCH_CHECK(device.is_cuda(), "JpegBatchDecoder: device is ", device, ", expected a CUDA device");
   return device.has_index() ? device : torch::Device(torch::kCUDA, c10::cuda::current_device());
 }
-
-/// A stream of its own: one of LibTorch's may be another thread's too, who captures a graph on it.
-class StreamOfDecoder {
- public:
-  explicit StreamOfDecoder(torch::Device device) : device_(device) {
-    const c10::cuda::CUDAGuard guard(device_);
-    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  }
-  ~StreamOfDecoder() { cudaStreamDestroy(stream_); }
-  StreamOfDecoder(const StreamOfDecoder&) = delete;
-  StreamOfDecoder& operator=(const StreamOfDecoder&) = delete;
-
-  c10::cuda::CUDAStream get() const {
-    return c10::cuda::getStreamFromExternal(stream_, device_.index());
-  }
-
- private:
-  torch::Device device_;
-  cudaStream_t stream_ = nullptr;
-};
 
 std::int64_t rgb_bytes(const PixelBox& box) { return 3 * box.height * box.width; }
 
@@ -83,7 +64,10 @@ PixelBox with_neighbours(const PixelBox& box, const PlainJpeg& jpeg) {
 }
 
 PixelBox region_of(const JpegPart& part) {
-  const bool spread = part.jpeg.shares_colour && !is_all_of(part.box, part.jpeg);
+  constexpr std::int64_t kLeastSide =
+      8;  // a block; what nvJPEG says to smaller regions nobody has told
+  const bool small = std::min(part.box.height, part.box.width) < kLeastSide;
+  const bool spread = (part.jpeg.shares_colour || small) && !is_all_of(part.box, part.jpeg);
   return spread ? with_neighbours(part.box, part.jpeg) : part.box;
 }
 
@@ -262,7 +246,7 @@ class JpegBatchDecoder::Impl {
 
   const torch::Device device_;
   // nvJPEG's memory is used on one stream, whatever stream the caller is on.
-  const StreamOfDecoder own_stream_;
+  const OwnCudaStream own_stream_;
   const c10::cuda::CUDAStream stream_;
   NvjpegMemory memory_;
   std::unique_ptr<NvjpegHardware> hardware_;  // nothing where there is none

@@ -7,15 +7,15 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
+#include "data/own_cuda_stream.h"
+
 namespace adaact {
 
 /// A stream of a GPU beside the current one, for work that does not depend on it.
 class SideStream {
  public:
   explicit SideStream(torch::Device device)
-      : device_(device),
-        streams_(device.type()),
-        stream_(streams_.getStreamFromGlobalPool(device)) {}
+      : device_(device), streams_(device.type()), own_(device), stream_(own_.get()) {}
 
   /// Enqueues work there, beside what is still to do on the current stream. What comes next on that one waits for it.
   torch::Tensor run(const std::function<torch::Tensor()>& work) const {
@@ -36,6 +36,7 @@ class SideStream {
 
   const torch::Device device_;
   const c10::impl::VirtualGuardImpl streams_;
+  const OwnCudaStream own_;
   const c10::Stream stream_;
 };
 

@@ -44,7 +44,7 @@ if(ADAACT_MPIRUN AND ADAACT_WITH_CUDA AND ADAACT_BUILD_LAB)
     set(name ranks_mpi_gpu_tests_on_${size})
     add_test(NAME ${name} COMMAND ${ADAACT_MPIRUN} ${size} $<TARGET_FILE:ranks_mpi_gpu_tests>)
     set_tests_properties(${name} PROPERTIES
-      LABELS cuda TIMEOUT 300 PROCESSORS ${size} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+      LABELS cuda TIMEOUT 300 PROCESSORS ${size} SKIP_REGULAR_EXPRESSION "${ADAACT_SKIPPED}")
   endforeach()
 endif()
 
@@ -61,4 +61,4 @@ else()
 endif()
 target_compile_definitions(${executable} PRIVATE ADAACT_MPIRUN="${words}" ADAACT_MPI_FAULTS="${faults}")
 set_tests_properties(mpi_faults_test PROPERTIES
-  TIMEOUT 300 COST 90 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  TIMEOUT 300 COST 90 SKIP_REGULAR_EXPRESSION "${ADAACT_SKIPPED}")

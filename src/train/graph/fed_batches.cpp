@@ -14,7 +14,9 @@ namespace {
 /// The same for all ranks, whose parts of a batch may differ by an image or two.
 std::int64_t bytes_of_batch(const Loader& data) {
   const auto images = ceil_div(data.options().batch_size, data.options().parts);
-  return images * data.dataset().shape().bytes() * static_cast<std::int64_t>(sizeof(float));
+  const auto& of = data.options();
+  const auto of_value = of.finishes_at_once() ? 1 + torch::elementSize(of.dtype) : sizeof(float);
+  return images * data.dataset().shape().bytes() * static_cast<std::int64_t>(of_value);
 }
 
 /// Converts on the device: from one to the other copy_() would convert on the CPU, and wait.
