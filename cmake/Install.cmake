@@ -8,6 +8,13 @@ set(ADAACT_INSTALL_CMAKEDIR "${CMAKE_INSTALL_LIBDIR}/cmake/adaact")
 # Where a LibTorch is, which need not be where the system looks. CMake itself would leave out a LibTorch that
 # lies within this project's folder. A Debian package has no use for it.
 set(ADAACT_RUNTIME_PATHS "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$<TARGET_FILE_DIR:torch>")
+# Likewise what may have come with it.
+foreach(library IN ITEMS NCCL NVJPEG)
+  if(ADAACT_WITH_${library})
+    get_filename_component(folder "${${library}_LIBRARY}" DIRECTORY)
+    list(APPEND ADAACT_RUNTIME_PATHS "${folder}")
+  endif()
+endforeach()
 
 function(adaact_install_target target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT" "")
